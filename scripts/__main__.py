@@ -1,0 +1,5 @@
+"""`python -m scripts` is `slimtune`."""
+
+from scripts.main import main
+
+main()

@@ -1,0 +1,96 @@
+"""The command `slimtune`: finds the verb, runs it, and turns errors into messages."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from checkpoints.errors import SlimtuneError
+
+COMMANDS: dict[str, str] = {}
+"""Verb -> the module that holds it as `command`, loaded when its help or itself is wanted."""
+
+
+class Verbs(click.Group):
+    """A group whose commands load on use, listed in the order a person meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the verb's module."""
+        module = COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = importlib.import_module(module).command
+        return command
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="slimtune")
+def cli() -> None:
+    """Transfer learning and model export for TF-Slim nets and TensorFlow 1 model files."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one verb and exits: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in arguments
+    try:
+        cli.main(arguments, prog_name="slimtune", standalone_mode=False)
+        code = 0
+    except SlimtuneError as error:
+        code = _tell(error.as_json(), str(error), as_json, error.exit_code)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        code = _tell_usage(error, as_json)
+    except (KeyboardInterrupt, click.Abort):
+        code = _tell(
+            {"type": "Interrupted", "message": "Interrupted."}, "Interrupted.", as_json, 130
+        )
+    except BrokenPipeError:
+        # The reader of our output (as in `slimtune nets | head`) has gone; nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except OSError as error:
+        code = _tell_os_error(error, as_json)
+    sys.exit(code)
+
+
+def _tell(value: dict[str, str | None], text: str, as_json: bool, code: int) -> int:
+    if as_json:
+        sys.stdout.write(json.dumps({"error": value}, ensure_ascii=False) + "\n")
+    sys.stderr.write(f"Error: {text}\n")
+    return code
+
+
+def _tell_usage(error: click.ClickException, as_json: bool) -> int:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "slimtune"
+    help_command = f"{path} --help"
+    value = {
+        "type": "UsageError",
+        "message": error.format_message(),
+        "received": None,
+        "next": help_command,
+    }
+    return _tell(value, f"{error.format_message()}\nNext: {help_command}", as_json, error.exit_code)
+
+
+def _tell_os_error(error: OSError, as_json: bool) -> int:
+    """The operating system's word: no space, no permission, no such file."""
+    where = f"{error.filename}: " if error.filename else ""
+    message = f"{where}{error.strerror or error}"
+    value = {"type": type(error).__name__, "message": message, "received": None, "next": None}
+    return _tell(value, message, as_json, 1)
+
+
+if __name__ == "__main__":
+    main()

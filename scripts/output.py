@@ -1,0 +1,136 @@
+"""What a verb shows: one JSON object on stdout, or text for people; progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from checkpoints.progress import Task
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+QUIET_SECONDS = 10.0
+"""Without a terminal, progress is at most one line in so many seconds."""
+
+
+class Output:
+    """The two streams of one verb. Implements checkpoints.progress.Progress on stderr."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self._console: Console | None = None
+
+    @property
+    def console(self) -> Console:
+        """The rich console on stdout."""
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+        return self._console
+
+    def result(self, value: dict[str, Any], *renderables: RenderableType) -> None:
+        """Prints `value` under --json, else the renderables, one below the other."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
+            sys.stdout.flush()
+            return
+        for renderable in renderables:
+            if isinstance(renderable, str):
+                self.console.print(renderable, markup=False)
+            else:
+                self.console.print(renderable)
+
+    def next(self, *commands: str) -> None:
+        """Prints the commands that make sense now."""
+        if not self.as_json:
+            for index, command in enumerate(commands):
+                self.console.print(f"{'Next:' if index == 0 else '  or '} {command}", markup=False)
+
+    def say(self, text: str) -> None:
+        """One line on stderr."""
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    @contextmanager
+    def task(self, description: str, total: int | None, unit: str = "") -> Iterator[Task]:
+        """A bar on a terminal; elsewhere a line every ten seconds."""
+        if not sys.stderr.isatty():
+            yield _Lines(description, total, unit)
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        counts = (
+            (DownloadColumn(), TransferSpeedColumn())
+            if unit == "bytes"
+            else (MofNCompleteColumn(), TextColumn(unit))
+        )
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            *counts,
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}"),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            yield _Bar(progress, progress.add_task(description, total=total, text=""))
+
+
+class _Bar:
+    def __init__(self, progress: RichProgress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def advance(self, amount: int = 1) -> None:
+        self._progress.advance(self._task, amount)
+
+    def note(self, text: str) -> None:
+        self._progress.update(self._task, text=text)
+
+
+class _Lines:
+    def __init__(self, description: str, total: int | None, unit: str) -> None:
+        self._description = description
+        self._total = total
+        self._unit = unit
+        self._done = 0
+        self._text = ""
+        self._last = time.monotonic()
+
+    def advance(self, amount: int = 1) -> None:
+        self._done += amount
+        now = time.monotonic()
+        if now - self._last >= QUIET_SECONDS:
+            self._last = now
+            of = "" if self._total is None else f" of {self._total}"
+            line = f"{self._description}: {self._done}{of} {self._unit} {self._text}"
+            sys.stderr.write(line.rstrip() + "\n")
+            sys.stderr.flush()
+
+    def note(self, text: str) -> None:
+        self._text = text
+
+
+def _plain(value: Any) -> Any:
+    """What json cannot write by itself: paths, numpy scalars and arrays, tuples of names."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} does not go into JSON")
