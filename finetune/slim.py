@@ -1,0 +1,104 @@
+"""tf-slim 1.1 on today's TensorFlow: the one module that makes its layers work, and nothing else.
+
+Two things have moved under tf-slim since it was last released:
+
+- The layers it builds on are imported as `tf_keras.legacy_tf_layers`; the package now keeps them
+  under `tf_keras.src.legacy_tf_layers`. They get their old name in `sys.modules`.
+- Some functions and classes left the internal TensorFlow modules that it takes them from
+  (`ops.Tensor`, `control_flow_ops.cond`, ...). tf-slim's own modules get namespaces that have
+  them; TensorFlow's modules stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from exporters.runtime import load_tensorflow
+
+LEGACY_LAYERS = ("base", "core", "pooling", "normalization", "convolutional")
+
+
+class _Namespace(types.ModuleType):
+    """A module with names it has lost; every other name is looked up in the module itself."""
+
+    def __init__(self, module: types.ModuleType, lost: dict[str, Any]) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        self.__dict__["_module"] = module
+        self.__dict__.update(lost)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_module"], name)
+
+
+@functools.cache
+def load_slim() -> Any:
+    """The tf_slim module, with `tf_slim.nets` loaded, ready to build layers.
+
+    Layers are built inside a tf.Graph, as ever: `with tf.Graph().as_default(): ...`.
+    """
+    tf = load_tensorflow()
+    _alias_legacy_layers()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        slim = importlib.import_module("tf_slim")
+        for module in pkgutil.walk_packages(slim.__path__, "tf_slim."):
+            if not module.name.endswith("_test"):
+                importlib.import_module(module.name)
+    _give_lost_names(tf)
+    return slim
+
+
+def quietly(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function that builds layers, so that tf-slim's deprecation warnings stay inside."""
+
+    @functools.wraps(build)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"tf_slim|tf_keras|tensorflow")
+            return build(*arguments, **named)
+
+    return wrapped
+
+
+def _alias_legacy_layers() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        package = importlib.import_module("tf_keras.src.legacy_tf_layers")
+        sys.modules["tf_keras.legacy_tf_layers"] = package
+        for name in LEGACY_LAYERS:
+            sys.modules[f"tf_keras.legacy_tf_layers.{name}"] = importlib.import_module(
+                f"tf_keras.src.legacy_tf_layers.{name}"
+            )
+
+
+def _give_lost_names(tf: Any) -> None:
+    v1 = tf.compat.v1
+    lost: dict[str, dict[str, Any]] = {
+        "tensorflow.python.framework.ops": {
+            "Tensor": tf.Tensor,
+            "IndexedSlices": tf.IndexedSlices,
+        },
+        "tensorflow.python.ops.array_ops": {"stack": tf.stack, "unstack": tf.unstack},
+        "tensorflow.python.ops.control_flow_ops": {
+            "Assert": v1.Assert,
+            "case": v1.case,
+            "cond": v1.cond,
+            "while_loop": v1.while_loop,
+        },
+        "tensorflow.python.ops.variable_scope": {"variable": v1.Variable},
+    }
+    namespaces = {
+        id(sys.modules[name]): _Namespace(sys.modules[name], names) for name, names in lost.items()
+    }
+    for module_name, module in list(sys.modules.items()):
+        if module_name == "tf_slim" or module_name.startswith("tf_slim."):
+            for name, value in list(vars(module).items()):
+                if id(value) in namespaces:
+                    setattr(module, name, namespaces[id(value)])
