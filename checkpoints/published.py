@@ -1,0 +1,315 @@
+"""Records of the nets slimtune builds and of the weights published for them. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from checkpoints.errors import NotFoundError, near_names
+
+PUBLISHED_AT = "https://storage.googleapis.com/download.tensorflow.org/models"
+"""Where the archives live that TF-Slim's pages name at download.tensorflow.org/models."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where an architecture comes from."""
+
+    title: str
+    authors: str
+    year: int
+
+
+@dataclass(frozen=True)
+class Net:
+    """One architecture.
+
+    Attributes:
+      name: what `--net` takes.
+      builder: "module:function", loaded on use; called as TF-Slim's builders are, it returns
+        (logits, end_points).
+      scope: the variable scope everything stands in.
+      image_size: height and width of the pictures it was designed for, in pixels.
+      preprocessing: how pictures become its input.
+      main_head: scope of the layer that gives the logits.
+      bottleneck: endpoint that feeds the main head: pooled, before the logits layer,
+        [batch, 1, 1, channels]. TF-Slim's own end_points lack it for Inception-v1 and -v2
+        and for the ResNets; there the builder adds it.
+      logits: endpoint of the logits, [batch, classes] or [batch, 1, 1, classes].
+      paper: where it comes from.
+      auxiliary_heads: scopes of classifiers beside the main one.
+      depth_multiplier: factor on the number of channels of every layer.
+    """
+
+    name: str
+    builder: str
+    scope: str
+    image_size: int
+    preprocessing: Literal["inception", "vgg"]
+    main_head: str
+    bottleneck: str
+    logits: str
+    paper: Paper
+    auxiliary_heads: tuple[str, ...] = ()
+    depth_multiplier: float = 1.0
+
+    @property
+    def head_scopes(self) -> tuple[str, ...]:
+        """The main head, then the auxiliary ones."""
+        return (self.main_head, *self.auxiliary_heads)
+
+
+@dataclass(frozen=True)
+class PublishedCheckpoint:
+    """Weights for a net that can be had by name.
+
+    Attributes:
+      name: what `--checkpoint` and `download` take.
+      net: name of the Net they are for.
+      url: https address of the archive, or None where the weights ship with slimtune.
+      member: path of the checkpoint inside the archive: the one file of a V1 checkpoint,
+        the prefix of a V2 one.
+      version: of the checkpoint format, or None where it is not known beforehand.
+      classes: length of the logits.
+      label_offset: what is added to a 0-based ImageNet class to give the checkpoint's class;
+        1 where class 0 is the background.
+      image_size: height and width the weights were trained for, in pixels.
+      preprocessing: how pictures become their input.
+      bundled: "package/path" of weights that ship with slimtune, else None.
+    """
+
+    name: str
+    net: str
+    url: str | None
+    member: str
+    version: Literal["v1", "v2"] | None
+    classes: int
+    label_offset: int
+    image_size: int
+    preprocessing: Literal["inception", "vgg"]
+    bundled: str | None = None
+
+
+_GOING_DEEPER = Paper("Going Deeper with Convolutions", "Szegedy et al.", 2014)
+_BATCH_NORM = Paper(
+    "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift",
+    "Ioffe and Szegedy",
+    2015,
+)
+_RETHINKING = Paper(
+    "Rethinking the Inception Architecture for Computer Vision", "Szegedy et al.", 2015
+)
+_RESIDUAL = Paper("Deep Residual Learning for Image Recognition", "He et al.", 2015)
+_IDENTITY = Paper("Identity Mappings in Deep Residual Networks", "He et al.", 2016)
+_VERY_DEEP = Paper(
+    "Very Deep Convolutional Networks for Large-Scale Image Recognition",
+    "Simonyan and Zisserman",
+    2014,
+)
+_MOBILE = Paper(
+    "MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications",
+    "Howard et al.",
+    2017,
+)
+
+
+def _resnet(name: str, paper: Paper) -> Net:
+    return Net(
+        name=name,
+        builder=f"finetune.nets.slim_nets:{name}",
+        scope=name,
+        image_size=224,
+        preprocessing="vgg",
+        main_head=f"{name}/logits",
+        bottleneck="global_pool",
+        logits=f"{name}/logits",
+        paper=paper,
+    )
+
+
+def _vgg(name: str) -> Net:
+    return Net(
+        name=name,
+        builder=f"finetune.nets.slim_nets:{name}",
+        scope=name,
+        image_size=224,
+        preprocessing="vgg",
+        main_head=f"{name}/fc8",
+        bottleneck=f"{name}/fc7",
+        logits=f"{name}/fc8",
+        paper=_VERY_DEEP,
+    )
+
+
+NETS: dict[str, Net] = {
+    net.name: net
+    for net in (
+        Net(
+            name="inception_v1",
+            builder="finetune.nets.slim_nets:inception_v1",
+            scope="InceptionV1",
+            image_size=224,
+            preprocessing="inception",
+            main_head="InceptionV1/Logits",
+            bottleneck="PreLogits",
+            logits="Logits",
+            paper=_GOING_DEEPER,
+        ),
+        Net(
+            name="inception_v2",
+            builder="finetune.nets.slim_nets:inception_v2",
+            scope="InceptionV2",
+            image_size=224,
+            preprocessing="inception",
+            main_head="InceptionV2/Logits",
+            bottleneck="PreLogits",
+            logits="Logits",
+            paper=_BATCH_NORM,
+        ),
+        Net(
+            name="inception_v3",
+            builder="finetune.nets.inception:inception_v3",
+            scope="InceptionV3",
+            image_size=299,
+            preprocessing="inception",
+            main_head="InceptionV3/Logits",
+            auxiliary_heads=("InceptionV3/AuxLogits",),
+            bottleneck="PreLogits",
+            logits="Logits",
+            paper=_RETHINKING,
+        ),
+        Net(
+            name="inception_v3_sample",
+            builder="finetune.nets.inception:inception_v3",
+            scope="InceptionV3",
+            image_size=149,
+            preprocessing="inception",
+            main_head="InceptionV3/Logits",
+            auxiliary_heads=("InceptionV3/AuxLogits",),
+            bottleneck="PreLogits",
+            logits="Logits",
+            paper=_RETHINKING,
+            depth_multiplier=0.25,
+        ),
+        *(_resnet(f"resnet_v1_{depth}", _RESIDUAL) for depth in (50, 101, 152)),
+        *(_resnet(f"resnet_v2_{depth}", _IDENTITY) for depth in (50, 101, 152)),
+        *(_vgg(f"vgg_{depth}") for depth in (16, 19)),
+        Net(
+            name="mobilenet_v1",
+            builder="finetune.nets.mobilenet_v1:mobilenet_v1",
+            scope="MobilenetV1",
+            image_size=224,
+            preprocessing="inception",
+            main_head="MobilenetV1/Logits",
+            bottleneck="AvgPool_1a",
+            logits="Logits",
+            paper=_MOBILE,
+        ),
+    )
+}
+"""Name -> net, in the order they are shown."""
+
+
+def _slim(
+    name: str,
+    date: str,
+    preprocessing: Literal["inception", "vgg"],
+    image_size: int = 224,
+    version: Literal["v1", "v2"] | None = "v1",
+) -> PublishedCheckpoint:
+    """A tar.gz of TF-Slim's table: one .ckpt file named like its net.
+
+    The weights that came from Caffe (VGG, ResNet-v1: VGG preprocessing) know 1000 classes;
+    those trained with TensorFlow know 1001, with the background first.
+    """
+    with_background = preprocessing == "inception"
+    return PublishedCheckpoint(
+        name=name,
+        net=name,
+        url=f"{PUBLISHED_AT}/{name}_{date}.tar.gz",
+        member=f"{name}.ckpt",
+        version=version,
+        classes=1001 if with_background else 1000,
+        label_offset=1 if with_background else 0,
+        image_size=image_size,
+        preprocessing=preprocessing,
+    )
+
+
+CHECKPOINTS: dict[str, PublishedCheckpoint] = {
+    checkpoint.name: checkpoint
+    for checkpoint in (
+        _slim("inception_v1", "2016_08_28", "inception"),
+        _slim("inception_v2", "2016_08_28", "inception"),
+        _slim("inception_v3", "2016_08_28", "inception", image_size=299),
+        PublishedCheckpoint(
+            name="sample",
+            net="inception_v3_sample",
+            url=None,
+            member="model.ckpt",
+            version="v2",
+            classes=32,
+            label_offset=0,
+            image_size=149,
+            preprocessing="inception",
+            bundled="finetune/sample/base/model.ckpt",
+        ),
+        *(_slim(f"resnet_v1_{depth}", "2016_08_28", "vgg") for depth in (50, 101, 152)),
+        # ResNet-v2 is built for 224, but its published weights want what Inception-v3's want.
+        *(
+            _slim(f"resnet_v2_{depth}", "2017_04_14", "inception", image_size=299, version=None)
+            for depth in (50, 101, 152)
+        ),
+        *(_slim(f"vgg_{depth}", "2016_08_28", "vgg") for depth in (16, 19)),
+        PublishedCheckpoint(
+            name="mobilenet_v1_1.0_224",
+            net="mobilenet_v1",
+            url=f"{PUBLISHED_AT}/mobilenet_v1_2018_08_02/mobilenet_v1_1.0_224.tgz",
+            member="mobilenet_v1_1.0_224.ckpt",
+            version="v2",
+            classes=1001,
+            label_offset=1,
+            image_size=224,
+            preprocessing="inception",
+        ),
+    )
+}
+"""Name -> published checkpoint, in the order they are shown."""
+
+
+def get_net(name: str) -> Net:
+    """The record of a net.
+
+    Raises:
+      NotFoundError: no net has this name; near names are listed.
+    """
+    if name not in NETS:
+        raise _not_found("net", name, list(NETS))
+    return NETS[name]
+
+
+def get_checkpoint(name: str) -> PublishedCheckpoint:
+    """The record of a published checkpoint.
+
+    Raises:
+      NotFoundError: no published checkpoint has this name; near names are listed.
+    """
+    if name not in CHECKPOINTS:
+        raise _not_found("published checkpoint", name, list(CHECKPOINTS))
+    return CHECKPOINTS[name]
+
+
+def checkpoints_for(net: Net) -> list[PublishedCheckpoint]:
+    """The published checkpoints that go with a net, in the order they are shown."""
+    return [checkpoint for checkpoint in CHECKPOINTS.values() if checkpoint.net == net.name]
+
+
+def _not_found(kind: str, name: str, names: Sequence[str]) -> NotFoundError:
+    near = near_names(name, names)
+    return NotFoundError(
+        f"There is no {kind} named {name!r}.",
+        expected=("Names near it: " if near else "One of: ") + ", ".join(near or names),
+        received=name,
+        next_step="slimtune nets lists all.",
+    )
