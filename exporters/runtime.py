@@ -46,3 +46,17 @@ def _stderr_held_back() -> Iterator[None]:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def session_config(threads: int | None = None) -> Any:
+    """The ConfigProto of every session: devices chosen softly, GPU memory taken as needed.
+
+    Args:
+      threads: how many threads one session may use; None leaves it to TensorFlow.
+    """
+    config = load_tensorflow().compat.v1.ConfigProto(allow_soft_placement=True)
+    config.gpu_options.allow_growth = True
+    if threads is not None:
+        config.intra_op_parallelism_threads = threads
+        config.inter_op_parallelism_threads = threads
+    return config
