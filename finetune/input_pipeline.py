@@ -1,0 +1,291 @@
+"""Shards to batches: tf.data pipelines for training and evaluation.
+
+Training reads records in an order that is a full shuffle of every epoch, whatever the size
+of the data: the places of all records are known (`record_index`), so each is read where it
+lies and no shuffle buffer is held. Record p of a run is a function of seed and p alone, so
+a run that starts at step n sees what it would have seen at step n, without reading what
+came before; the number of threads changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from checkpoints.checksum import crc32c, mask
+from checkpoints.errors import DataError
+from exporters.runtime import load_tensorflow
+from finetune.cleaning import available_cores
+from finetune.dataset import Dataset
+from finetune.preprocessing import Preprocessing
+from finetune.record_index import RecordIndex, read_index
+from finetune.records import FOOTER
+
+_CHUNK = 32
+"""Records read by one call into Python."""
+
+_ENDLESS = 1 << 62
+_ERROR_MARK = "slimtune-data-error:"
+
+
+def training_dataset(
+    dataset: Dataset,
+    preprocessing: Preprocessing,
+    batch_size: int,
+    seed: int,
+    augment: str = "full",
+    start_step: int = 0,
+    *,
+    split: str = "train",
+    threads: int | None = None,
+) -> Any:
+    """Batches without end, every epoch shuffled anew, distorted anew.
+
+    Works eagerly and inside a tf.Graph of one's own. A batch may hold the end of one epoch
+    and the beginning of the next, so every batch is full, also with fewer pictures than
+    batch_size.
+
+    Args:
+      dataset: the shards.
+      preprocessing: how a picture becomes input.
+      batch_size: pictures a batch.
+      seed: of order and distortion.
+      augment: "full", "fast" or "none".
+      start_step: batches that are left out, as if they had been taken.
+      split: whose pictures.
+      threads: that decode at the same time; None: as many as there are cores.
+
+    Returns:
+      A tf.data.Dataset of (images [batch_size, size, size, 3] float32 RGB in the
+      preprocessing's value range, labels [batch_size] int64).
+
+    Raises:
+      NotFoundError: the split has no pictures.
+      DataError: a shard is damaged.
+    """
+    tf = load_tensorflow()
+    reader = _Reader(read_index(dataset.split(split)), seed)
+    chunk = min(batch_size, _CHUNK)
+
+    # Nothing in here needs AutoGraph, which would read through every module it calls.
+    @tf.autograph.experimental.do_not_convert
+    def read(start: Any) -> tuple[Any, Any, Any]:
+        encoded, labels, keys = tf.numpy_function(
+            _telling(lambda start: reader.shuffled(int(start), chunk)),
+            [start],
+            [tf.string, tf.int64, tf.int64],
+        )
+        return (
+            tf.ensure_shape(encoded, [None]),
+            tf.ensure_shape(labels, [None]),
+            tf.ensure_shape(keys, [None, 2]),
+        )
+
+    @tf.autograph.experimental.do_not_convert
+    def prepare(encoded: Any, label: Any, key: Any) -> tuple[Any, Any]:
+        return preprocessing.training(encoded, key, augment), label
+
+    batches = tf.data.Dataset.range(start_step * batch_size, _ENDLESS, chunk)
+    batches = batches.map(read).prefetch(2).unbatch()
+    batches = batches.map(prepare, num_parallel_calls=threads or available_cores())
+    return _finished(batches.batch(batch_size, drop_remainder=True))
+
+
+def evaluation_dataset(
+    dataset: Dataset,
+    split: str,
+    preprocessing: Preprocessing,
+    batch_size: int,
+    *,
+    threads: int | None = None,
+) -> Any:
+    """Each picture of a split once, in the order of the shards.
+
+    Args:
+      dataset: the shards.
+      split: train, val (or validation) or test.
+      preprocessing: how a picture becomes input.
+      batch_size: pictures a batch; the last batch holds the rest.
+      threads: that decode at the same time; None: as many as there are cores.
+
+    Returns:
+      A tf.data.Dataset of (images [<= batch_size, size, size, 3] float32 RGB in the
+      preprocessing's value range, labels [<= batch_size] int64, names [<= batch_size] string:
+      the picture's file in the source, or its record's place where that is not stored).
+
+    Raises:
+      NotFoundError: the split has no pictures.
+      DataError: a shard is damaged.
+    """
+    tf = load_tensorflow()
+
+    @tf.autograph.experimental.do_not_convert
+    def prepare(encoded: Any, label: Any, name: Any) -> tuple[Any, Any, Any]:
+        return preprocessing.evaluation(encoded), label, name
+
+    records = encoded_dataset(dataset, split)
+    records = records.map(prepare, num_parallel_calls=threads or available_cores())
+    return _finished(records.batch(batch_size))
+
+
+def encoded_dataset(dataset: Dataset, split: str) -> Any:
+    """Each record of a split once, in order, not decoded.
+
+    Returns:
+      A tf.data.Dataset of (encoded scalar string, label scalar int64, name scalar string).
+
+    Raises:
+      NotFoundError: the split has no pictures.
+      DataError: a shard is damaged.
+    """
+    tf = load_tensorflow()
+    reader = _Reader(read_index(dataset.split(split)), 0)
+
+    @tf.autograph.experimental.do_not_convert
+    def read(start: Any) -> tuple[Any, Any, Any]:
+        encoded, labels, names = tf.numpy_function(
+            _telling(lambda start: reader.in_order(int(start), _CHUNK)),
+            [start],
+            [tf.string, tf.int64, tf.string],
+        )
+        return tuple(tf.ensure_shape(value, [None]) for value in (encoded, labels, names))
+
+    return tf.data.Dataset.range(0, len(reader.index), _CHUNK).map(read).prefetch(2).unbatch()
+
+
+def _finished(batches: Any) -> Any:
+    tf = load_tensorflow()
+    options = tf.data.Options()
+    options.deterministic = True
+    return batches.prefetch(2).with_options(options)
+
+
+def epoch_order(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
+    """The order of an epoch: a permutation of 0 to count - 1.
+
+    It depends on nothing but the arguments, so not on a library's version either.
+
+    Source:
+      Steele, Lea and Flood 2014 (SplitMix64's finaliser), as a hash of seed, epoch and index.
+    """
+    start = _mix(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64))
+    start = _mix(start + np.array([epoch], np.uint64))
+    keys = _mix(start + np.arange(count).astype(np.uint64))
+    return np.argsort(keys, kind="stable").astype(np.int64)
+
+
+def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+class _Reader:
+    """Reads records where they lie, through memory maps that open on first use."""
+
+    def __init__(self, index: RecordIndex, seed: int) -> None:
+        self.index = index
+        self._seed = seed
+        self._views: dict[int, mmap.mmap] = {}
+        self._orders: dict[int, npt.NDArray[np.int64]] = {}
+
+    def shuffled(self, start: int, count: int) -> tuple[Any, Any, Any]:
+        """Pictures, labels and keys [count, 2] of the positions start, start + 1 ... of a run."""
+        total = len(self.index)
+        rows = np.empty(count, np.int64)
+        keys = np.empty((count, 2), np.int64)
+        keys[:, 0] = self._seed
+        for place in range(count):
+            epoch, position = divmod(start + place, total)
+            rows[place] = self._order(epoch)[position]
+            # Even, so that each record has a second key of its own.
+            keys[place, 1] = (epoch << 33) | (int(rows[place]) << 1)
+        return self._pictures(rows), self.index.labels[rows], keys
+
+    def in_order(self, start: int, count: int) -> tuple[Any, Any, Any]:
+        """Pictures, labels and names of the records from `start` on."""
+        rows = np.arange(start, min(start + count, len(self.index)))
+        names = np.array([self._name(int(row)) for row in rows], object)
+        return self._pictures(rows), self.index.labels[rows], names
+
+    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
+        if epoch not in self._orders:
+            order = epoch_order(self._seed, epoch, len(self.index))
+            self._orders = {
+                known: kept for known, kept in self._orders.items() if known == epoch - 1
+            }
+            self._orders[epoch] = order
+        return self._orders[epoch]
+
+    def _pictures(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
+        return np.array([self._picture(int(row)) for row in rows], object)
+
+    def _picture(self, row: int) -> bytes:
+        index = self.index
+        view = self._view(int(index.shards[row]))
+        start, length = int(index.starts[row]), int(index.lengths[row])
+        with memoryview(view) as whole, whole[start : start + length] as data:
+            if mask(crc32c(data)) != FOOTER.unpack_from(whole, start + length)[0]:
+                raise DataError(
+                    f"{index.describe(row)}: the checksum of the record's data is wrong.",
+                    expected="data as it was written",
+                    received=f"{length} bytes that differ from it",
+                    next_step="Build the dataset again with slimtune data build.",
+                )
+            first = int(index.picture_starts[row])
+            return bytes(whole[first : first + int(index.picture_lengths[row])])
+
+    def _name(self, row: int) -> bytes:
+        index = self.index
+        length = int(index.name_lengths[row])
+        if length == 0:
+            path = index.paths[int(index.shards[row])]
+            return f"{path.name}:{index.number(row)}".encode()
+        start = int(index.name_starts[row])
+        return self._view(int(index.shards[row]))[start : start + length]
+
+    def _view(self, shard: int) -> mmap.mmap:
+        if shard not in self._views:
+            self._views[shard] = _map(self.index.paths[shard])
+        return self._views[shard]
+
+
+def _map(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _telling(read: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], tuple[Any, Any, Any]]:
+    """Puts a DataError into the message that TensorFlow makes of it, for `find_data_error`."""
+
+    def reading(start: Any) -> tuple[Any, Any, Any]:
+        try:
+            return read(start)
+        except DataError as error:
+            raise ValueError(_ERROR_MARK + json.dumps(error.as_json()) + "\n") from error
+
+    return reading
+
+
+def find_data_error(error: Exception) -> DataError | None:
+    """The DataError that a pipeline met, out of the tf.errors.OpError it became; or None."""
+    _, mark, rest = str(error).partition(_ERROR_MARK)
+    if not mark:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(rest)
+        return DataError(
+            value["message"],
+            expected=value["expected"],
+            received=value["received"],
+            next_step=value["next"],
+        )
+    except (ValueError, KeyError, TypeError):
+        return None

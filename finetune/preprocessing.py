@@ -1,0 +1,146 @@
+"""How a picture becomes the net's input: one description for training, evaluation, prediction, export.
+
+The kinds are a table of modules; each has two functions on TensorFlow tensors:
+
+    training(encoded, preprocessing, seed, augment, boxes) -> [size, size, 3] float32
+    evaluation(image, preprocessing) -> [size, size, 3] float32
+
+and VALUE_RANGE, the lowest and highest value that either gives.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkpoints.errors import UnsupportedError, UsageError, near_names
+
+KINDS: dict[str, str] = {
+    "inception": "finetune.pixels.inception",
+    "vgg": "finetune.pixels.vgg",
+}
+"""Kind -> the module that does it, loaded on use."""
+
+AUGMENTS = ("full", "fast", "none")
+
+_STORED = ("name", "image_size", "central_fraction")
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What is done to a picture before the net sees it.
+
+    Attributes:
+      name: a kind: inception or vgg.
+      image_size: height and width of the net's input, in pixels.
+      central_fraction: share of height and width that evaluation by `inception` looks at.
+    """
+
+    name: str
+    image_size: int
+    central_fraction: float = 0.875
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a kind that does not exist or a size no net can have."""
+        if self.name not in KINDS:
+            near = near_names(self.name, list(KINDS))
+            raise UsageError(
+                f"There is no preprocessing {self.name!r}.",
+                expected=f"one of {', '.join(KINDS)}",
+                received=self.name,
+                next_step=f"Did you mean {near[0]}?" if near else None,
+            )
+        if self.image_size < 1 or not 0 < self.central_fraction <= 1:
+            raise UsageError(
+                "The preprocessing's numbers are out of range.",
+                expected="image_size of 1 or more pixels, central_fraction above 0 and up to 1",
+                received=f"image_size {self.image_size}, central_fraction {self.central_fraction}",
+            )
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """The lowest and the highest value of the net's input."""
+        lowest, highest = self._kind().VALUE_RANGE
+        return float(lowest), float(highest)
+
+    def training(self, encoded: Any, seed: Any, augment: str = "full", boxes: Any = None) -> Any:
+        """A distorted view of one encoded picture; TensorFlow operations.
+
+        Args:
+          encoded: scalar string tensor, the bytes of a JPEG or PNG.
+          seed: [2] int64 tensor; the same seed gives the same view.
+          augment: "full", "fast" (cheaper: one resize method, no hue, no contrast) or "none"
+            (as evaluation).
+          boxes: [n, 4] float32 tensor of ymin, xmin, ymax, xmax in fractions that a crop has to
+            show a part of, or None: the whole picture.
+
+        Returns:
+          [image_size, image_size, 3] float32 tensor, RGB, in value_range.
+        """
+        if augment not in AUGMENTS:
+            raise UsageError(
+                f"There is no augmentation {augment!r}.",
+                expected=f"one of {', '.join(AUGMENTS)}",
+                received=augment,
+            )
+        if augment == "none":
+            return self.evaluation(encoded)
+        return self._kind().training(encoded, self, seed, augment, boxes)
+
+    def evaluation(self, encoded: Any) -> Any:
+        """What evaluation, prediction and export feed the net; TensorFlow operations.
+
+        Args:
+          encoded: scalar string tensor, the bytes of a JPEG or PNG.
+
+        Returns:
+          [image_size, image_size, 3] float32 tensor, RGB, in value_range.
+        """
+        from finetune.pixels.decode import decode
+
+        return self.evaluation_of_image(decode(encoded))
+
+    def evaluation_of_image(self, image: Any) -> Any:
+        """As `evaluation`, of a decoded picture.
+
+        Args:
+          image: [height, width, 3] tensor, RGB: uint8, or float32 in [0, 1].
+
+        Returns:
+          [image_size, image_size, 3] float32 tensor, RGB, in value_range.
+        """
+        return self._kind().evaluation(image, self)
+
+    def as_json(self) -> dict[str, Any]:
+        """What is stored with a model; `range` and `channels` are there for other readers."""
+        value: dict[str, Any] = {name: getattr(self, name) for name in _STORED}
+        return {**value, "range": list(self.value_range), "channels": "RGB"}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Preprocessing:
+        """The description that `as_json` gave.
+
+        Raises:
+          UnsupportedError: it holds what this version does not know.
+        """
+        unknown = set(value) - {*_STORED, "range", "channels"}
+        try:
+            if unknown:
+                raise KeyError(", ".join(sorted(unknown)))
+            return Preprocessing(
+                str(value["name"]),
+                int(value["image_size"]),
+                float(value.get("central_fraction", 0.875)),
+            )
+        except (KeyError, TypeError, ValueError, UsageError) as err:
+            raise UnsupportedError(
+                "The model's preprocessing is described in a way this version does not know.",
+                expected=f"{', '.join(_STORED)}",
+                received=dict(value),
+                next_step="Install the slimtune that wrote the model, or a newer one.",
+            ) from err
+
+    def _kind(self) -> Any:
+        return importlib.import_module(KINDS[self.name])
