@@ -12,7 +12,10 @@ import click
 
 from checkpoints.errors import SlimtuneError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "nets": "scripts.commands.nets",
+    "download": "scripts.commands.download",
+}
 """Verb -> the module that holds it as `command`, loaded when its help or itself is wanted."""
 
 

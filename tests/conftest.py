@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,3 +30,16 @@ def shared() -> Path:
             pytest.fail(f"SLIMTUNE_REQUIRE_SHARED is set and {folder}/data is not there.")
         pytest.skip("the shared pictures and models are not beside this repository")
     return folder
+
+
+@pytest.fixture
+def http_server() -> Iterator[Any]:
+    """A web server on 127.0.0.1 that serves bytes and misbehaves as told: tests/http_server.py."""
+    name = "slimtune_http_server"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, REPOSITORY / "tests/http_server.py")
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    with sys.modules[name].serve() as server:
+        yield server

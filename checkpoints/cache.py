@@ -1,0 +1,64 @@
+"""Where slimtune keeps what it can get again, and one process at a time in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from checkpoints.progress import Progress
+
+CACHE_VARIABLE = "SLIMTUNE_CACHE"
+"""The environment variable that names the directory."""
+
+
+def cache_directory() -> Path:
+    """The directory, which may not exist yet.
+
+    SLIMTUNE_CACHE, else slimtune/ in XDG_CACHE_HOME, else ~/.cache/slimtune; a directory for
+    temporary files where the user has no home.
+    """
+    import tempfile
+
+    own = os.environ.get(CACHE_VARIABLE)
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    if own:
+        return Path(os.path.expanduser(own))  # noqa: PTH111 - leaves "~" alone without a home
+    if Path(shared).is_absolute():
+        return Path(shared) / "slimtune"
+    try:
+        return Path.home() / ".cache" / "slimtune"
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"slimtune-{os.getuid()}"
+
+
+@contextmanager
+def locked(path: Path, progress: Progress) -> Iterator[None]:
+    """Holds a lock that one process at a time can have; the system frees it after a kill.
+
+    Args:
+      path: a file that is made for it and removed afterwards.
+      progress: told when there is somebody to wait for.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows has none; two processes may then both fetch
+        yield
+        return
+    while True:
+        file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say(f"Another process holds {path}; waiting for it.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # Whoever had it before us has removed the file: then this is no longer the lock.
+        if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+            break
+        file.close()
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        file.close()
