@@ -1,4 +1,7 @@
-"""The one place where TensorFlow is loaded: quietly, and only when something has to run."""
+"""The one place where TensorFlow is loaded: quietly, and only when something has to run.
+
+A graph from outside is run by GraphRunner, in a tf.Graph and a session of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,23 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+import numpy.typing as npt
+
+from checkpoints.errors import GraphError
+from checkpoints.messages import GraphDef
+from exporters.endpoints import resolve_inputs, resolve_outputs
+from exporters.graph import Graph, as_graph
+from exporters.metadata import read_metadata
+from exporters.rewrites.prune import prune
+from exporters.safety import refuse_unsafe
+
+Array = npt.NDArray[Any]
 
 
 def load_tensorflow() -> Any:
@@ -60,3 +77,152 @@ def session_config(threads: int | None = None) -> Any:
         config.intra_op_parallelism_threads = threads
         config.inter_op_parallelism_threads = threads
     return config
+
+
+class GraphRunner:
+    """Runs a graph on arrays or on a data set. A context manager; closing frees the session.
+
+    Attributes:
+      inputs: names of the tensors that take what `run` is given, in that order.
+      outputs: names of the tensors that come back, in that order.
+      metadata: what the graph says of itself, or None.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | GraphDef | str | Path,
+        inputs: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        *,
+        trust: bool = False,
+        threads: int | None = None,
+        config: Any = None,
+    ) -> None:
+        """Prepares a graph; nothing is run yet.
+
+        Args:
+          graph: a frozen graph: as read, as a GraphDef, or a file that holds one.
+          inputs: tensors to feed; left out, the graph's placeholders.
+          outputs: tensors to fetch; left out, those of the graph's metadata, else a guess.
+          trust: whether ops that reach files, the network or Python are run.
+          threads: how many threads a session may use.
+          config: a ConfigProto in place of session_config(threads).
+
+        Raises:
+          GraphError: the graph cannot be read or has no such tensor, or does more than compute.
+        """
+        whole = as_graph(graph)
+        self.metadata = read_metadata(whole)
+        outputs_found = resolve_outputs(whole, outputs, self.metadata)
+        needed = prune(whole, outputs_found).graph
+        refuse_unsafe(needed.graph_def, trust, whole.label)
+        self.outputs = tuple(map(str, outputs_found))
+        self.inputs = tuple(map(str, resolve_inputs(needed, inputs, self.metadata)))
+        self._label = whole.label
+        self._graph_def = _for_tensorflow(needed.graph_def)
+        self._config = session_config(threads) if config is None else config
+        self._session: Any = None
+
+    def run(self, *arrays: Array, feeds: Mapping[str, Array] | None = None) -> list[Array]:
+        """The outputs for one batch.
+
+        Args:
+          arrays: a value for each input, in the order of `inputs`; those at the end may be
+            left out where the graph has defaults for them.
+          feeds: values of further tensors, by name.
+
+        Raises:
+          GraphError: a shape or dtype does not fit, or an op fails.
+        """
+        if len(arrays) > len(self.inputs):
+            raise GraphError(
+                f"{self._label} takes fewer inputs.",
+                expected=f"at most {len(self.inputs)}: {', '.join(self.inputs)}",
+                received=len(arrays),
+            )
+        values = {**dict(zip(self.inputs, arrays, strict=False)), **(feeds or {})}
+        if self._session is None:
+            self._session = self._new_session()
+        with _explained(self._label):
+            fetched: list[Array] = self._session.run(list(self.outputs), values)
+        return fetched
+
+    def run_dataset(
+        self, make_dataset: Callable[[], Any]
+    ) -> Iterator[tuple[list[Array], tuple[Array, ...]]]:
+        """The outputs for each batch of a data set, which is read by TensorFlow's own threads.
+
+        Args:
+          make_dataset: called inside a tf.Graph; returns a tf.data.Dataset whose elements are
+            the first input, or a tuple that begins with it.
+
+        Yields:
+          The outputs, and the rest of the element (labels, ...).
+
+        Raises:
+          GraphError: a shape or dtype does not fit, or an op fails.
+        """
+        tf = load_tensorflow()
+        with tf.Graph().as_default() as own_graph:
+            iterator = tf.compat.v1.data.make_initializable_iterator(make_dataset())
+            element = iterator.get_next()
+            features, *rest = element if isinstance(element, tuple) else (element,)
+            with _explained(self._label):
+                tensors = tf.import_graph_def(
+                    self._graph_def, {self.inputs[0]: features}, list(self.outputs), name="model"
+                )
+            with tf.compat.v1.Session(graph=own_graph, config=self._config) as session:
+                with _explained(self._label):
+                    session.run(iterator.initializer)
+                while True:
+                    try:
+                        with _explained(self._label):
+                            outputs, others = session.run((tensors, tuple(rest)))
+                    except tf.errors.OutOfRangeError:
+                        return
+                    yield outputs, others
+
+    def close(self) -> None:
+        """Frees the session. The runner can be used again."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> GraphRunner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _new_session(self) -> Any:
+        tf = load_tensorflow()
+        own_graph = tf.Graph()
+        with own_graph.as_default(), _explained(self._label):
+            tf.import_graph_def(self._graph_def, name="")
+        return tf.compat.v1.Session(graph=own_graph, config=self._config)
+
+
+@contextmanager
+def _explained(label: str) -> Iterator[None]:
+    """Turns what TensorFlow raises over a graph or a fed value into a GraphError."""
+    errors = load_tensorflow().errors
+    try:
+        yield
+    except errors.OutOfRangeError:
+        raise
+    except (errors.OpError, ValueError, TypeError, KeyError) as error:
+        message = getattr(error, "message", None) or str(error)
+        raise GraphError(
+            f"{label} cannot be run as it was asked to.", received=message.strip().split("\n")[0]
+        ) from error
+
+
+def _for_tensorflow(graph_def: GraphDef) -> Any:
+    """The same message in TensorFlow's own class."""
+    message_class = load_tensorflow().compat.v1.GraphDef
+    return message_class.FromString(graph_def.SerializeToString())

@@ -1,0 +1,259 @@
+"""What travels inside an exported model: class names, preprocessing, where the answers are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from checkpoints.errors import DataError, GraphError, NotFoundError, listed
+from checkpoints.messages import DataType, NodeDef
+from exporters.graph import Graph
+from exporters.names import METADATA_NODE
+
+FORMAT_VERSION = 1
+"""Raised when a reader of an older version could misunderstand what is written."""
+
+MAX_METADATA_BYTES = 1 << 24
+"""A longer text is not read: ImageNet's 21,841 class names need a fiftieth of it."""
+
+OUTPUT_ROLES = ("probabilities", "logits", "bottleneck")
+
+
+def _created_by() -> str:
+    try:
+        return f"slimtune {version('slimtune')}"
+    except PackageNotFoundError:
+        return "slimtune"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a program needs to use an exported model.
+
+    Attributes:
+      classes: the class names in the order of the logits; any text.
+      label_offset: what is added to a 0-based class of the data set to give the model's class.
+      preprocessing: how pictures become the input; finetune's description of it, a JSON object.
+      image_size: height and width of the input in pixels.
+      input: tensor that takes the pictures, [batch, height, width, 3] float32.
+      outputs: role (probabilities, logits, bottleneck) -> tensor.
+      net: name of the net.
+      step: the training step of the weights; None where it is not known.
+      created_by: the program that wrote it.
+      format_version: of this description.
+    """
+
+    classes: tuple[str, ...] = ()
+    label_offset: int = 0
+    preprocessing: Mapping[str, Any] | None = None
+    image_size: int | None = None
+    input: str | None = None
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    net: str | None = None
+    step: int | None = None
+    created_by: str = field(default_factory=_created_by)
+    format_version: int = FORMAT_VERSION
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON object, its keys in the order of the attributes."""
+        value = asdict(self)
+        value["classes"] = list(self.classes)
+        return {"format_version": value.pop("format_version"), **value}
+
+    def to_text(self) -> str:
+        """The JSON text that a .pb holds: one line, names as they are."""
+        return json.dumps(self.as_json(), ensure_ascii=False)
+
+    def with_labels(self, labels: tuple[str, ...]) -> Metadata:
+        """The same with other class names."""
+        return replace(self, classes=labels)
+
+
+def metadata_from_text(text: str | bytes, source: str) -> Metadata:
+    """Reads the JSON text of a Metadata. What it does not know it leaves alone.
+
+    Args:
+      text: UTF-8 where it is bytes.
+      source: the file, for messages.
+
+    Raises:
+      GraphError: it is too long, no JSON, or a field is of the wrong type; all are named.
+    """
+    where = f"{source}, {METADATA_NODE}"
+    if len(text) > MAX_METADATA_BYTES:
+        raise GraphError(
+            f"{where}: the metadata is too long.",
+            expected=f"at most {MAX_METADATA_BYTES} bytes",
+            received=f"{len(text)} bytes",
+        )
+    try:
+        value = json.loads(text)
+        # A lone surrogate gets through JSON as an escape and could never be written again.
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
+        raise GraphError(
+            f"{where}: the metadata is not JSON.",
+            expected="a JSON object in UTF-8",
+            received=error,
+        ) from error
+    return metadata_from_json(value, where)
+
+
+def metadata_from_json(value: Any, where: str) -> Metadata:
+    """Builds a Metadata from a JSON object, every field checked.
+
+    Raises:
+      GraphError: a field is of the wrong type, or the format version is a later one.
+    """
+    if not isinstance(value, dict):
+        raise GraphError(
+            f"{where}: the metadata is not an object.",
+            expected="a JSON object",
+            received=type(value).__name__,
+        )
+    format_version = value.get("format_version", FORMAT_VERSION)
+    if isinstance(format_version, int) and format_version > FORMAT_VERSION:
+        raise GraphError(
+            f"{where}: the metadata is of a later version of slimtune.",
+            expected=f"format_version {FORMAT_VERSION} or lower",
+            received=format_version,
+            next_step="pip install -U slimtune",
+        )
+    checks = {
+        "format_version": (_is_count, "a whole number"),
+        "classes": (_is_texts, "a list of texts"),
+        "label_offset": (_is_whole, "a whole number"),
+        "preprocessing": (_is_object_or_null, "an object"),
+        "image_size": (_is_count_or_null, "a positive whole number"),
+        "input": (_is_text_or_null, "a tensor's name"),
+        "outputs": (_is_text_map, "an object of tensor names"),
+        "net": (_is_text_or_null, "a text"),
+        "step": (_is_whole_or_null, "a whole number"),
+        "created_by": (_is_text, "a text"),
+    }
+    problems = [
+        f"{name}: expected {expected}, received {_short(value[name])}"
+        for name, (check, expected) in checks.items()
+        if name in value and not check(value[name])
+    ]
+    if problems:
+        raise GraphError(f"{where}: the metadata is not what it should be:\n{listed(problems)}")
+    known = {name: value[name] for name in checks if name in value}
+    if "classes" in known:
+        known["classes"] = tuple(known["classes"])
+    return Metadata(**known)
+
+
+def read_metadata(graph: Graph) -> Metadata | None:
+    """The metadata inside a graph, or None where it has none.
+
+    Raises:
+      GraphError: there is some and it cannot be used.
+    """
+    node = graph.nodes.get(METADATA_NODE)
+    if node is None:
+        return None
+    tensor = node.attr["value"].tensor if "value" in node.attr else None
+    if node.op != "Const" or tensor is None or len(tensor.string_val) != 1:
+        raise GraphError(
+            f"{graph.label} has a node {METADATA_NODE} that is no metadata.",
+            expected="a Const with one string",
+            received=node.op,
+        )
+    return metadata_from_text(tensor.string_val[0], graph.label)
+
+
+def metadata_node(metadata: Metadata) -> NodeDef:
+    """The Const node that carries `metadata` in a .pb: dtype string, shape []."""
+    node = NodeDef(name=METADATA_NODE, op="Const")
+    node.attr["dtype"].type = DataType.DT_STRING
+    tensor = node.attr["value"].tensor
+    tensor.dtype = DataType.DT_STRING
+    tensor.tensor_shape.SetInParent()
+    tensor.string_val.append(metadata.to_text().encode("utf-8"))
+    return node
+
+
+def read_labels(path: str | Path) -> tuple[str, ...]:
+    """Class names from a text file: a name a line, or `number:name` a line as TF-Slim writes.
+
+    Blank lines at the end do not count. UTF-8, a byte-order mark forgiven.
+
+    Raises:
+      NotFoundError: there is no such file.
+      DataError: it is not text, or a line is blank.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise NotFoundError(f"{path} is not there.", expected="a text file, one class name a line")
+    try:
+        lines = path.read_text("utf-8-sig").rstrip().splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text.", received=error) from error
+    names = [line.strip() for line in lines]
+    numbered = [name.partition(":") for name in names]
+    if names and all(part[0] == str(index) for index, part in enumerate(numbered)):
+        names = [part[2] for part in numbered]
+    problems = [f"line {index}: blank" for index, name in enumerate(names, 1) if not name]
+    if problems or not names:
+        raise DataError(
+            f"{path} does not list class names:\n{listed(problems or ['no line'])}",
+            expected="one class name a line",
+        )
+    return tuple(names)
+
+
+def refuse_other_count(labels: tuple[str, ...], num_classes: int, source: str) -> None:
+    """Raises GraphError where the number of class names is not the number of classes."""
+    if len(labels) != num_classes:
+        raise GraphError(
+            f"{source} does not fit the model.",
+            expected=f"{num_classes} class names, one for each logit",
+            received=f"{len(labels)}",
+            next_step="Name the file that was used in training, its background line included.",
+        )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _is_count(value: Any) -> bool:
+    return _is_whole(value) and value > 0
+
+
+def _is_whole_or_null(value: Any) -> bool:
+    return value is None or _is_whole(value)
+
+
+def _is_count_or_null(value: Any) -> bool:
+    return value is None or _is_count(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_null(value: Any) -> bool:
+    return value is None or _is_text(value)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_object_or_null(value: Any) -> bool:
+    return value is None or isinstance(value, dict)
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,1 @@
+"""Changes to graphs, one file each: a graph in, a new graph out."""
