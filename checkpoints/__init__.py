@@ -10,7 +10,12 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
+    "Checkpoint": "checkpoints.api",
+    "Family": "checkpoints.family",
+    "Variable": "checkpoints.tensors",
+    "latest": "checkpoints.family",
     "open": "checkpoints.api",
+    "resolve": "checkpoints.family",
     "write": "checkpoints.api",
 }
 

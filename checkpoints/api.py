@@ -1,0 +1,245 @@
+"""Opening and writing checkpoints: `checkpoints.open` and `checkpoints.write`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol
+
+import numpy as np
+
+from checkpoints import dtypes
+from checkpoints.bundle import Bundle
+from checkpoints.bundle_writer import write_bundle
+from checkpoints.errors import (
+    CheckpointError,
+    NotFoundError,
+    OutputExistsError,
+    UsageError,
+    near_names,
+)
+from checkpoints.family import Family, members, resolve
+from checkpoints.progress import SILENT, Progress, Task
+from checkpoints.slices import SavedSlices
+from checkpoints.slices_writer import Content, write_slices
+from checkpoints.tensors import Array, Variable
+
+Version = Literal["v1", "v2"]
+
+
+class _Source(Protocol):
+    """What both versions of checkpoints can do."""
+
+    @property
+    def variables(self) -> dict[str, Variable]: ...
+
+    def read(self, name: str) -> Array: ...
+
+    def tensor_bytes(self, name: str) -> memoryview: ...
+
+
+class Checkpoint(Mapping[str, Array]):
+    """A checkpoint that is open: a mapping from names to arrays, read when they are asked for.
+
+    Arrays are read-only; they are views of the file where its bytes allow it, and stay valid
+    after the checkpoint is closed. Strings come as object arrays of bytes.
+
+    Attributes:
+      family: the files.
+      variables: name, dtype and shape of every variable, by name.
+    """
+
+    def __init__(self, family: Family, source: _Source) -> None:
+        """Made by `checkpoints.open`."""
+        self.family = family
+        self.variables = source.variables
+        self._source: _Source | None = source
+
+    def __getitem__(self, name: str) -> Array:
+        """The values of one variable.
+
+        Raises:
+          NotFoundError: there is no such variable (it is a KeyError too).
+          CheckpointError: its bytes are missing or damaged.
+        """
+        return self._open_source(name).read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.variables)
+
+    def __len__(self) -> int:
+        return len(self.variables)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.variables
+
+    def bytes_of(self, name: str) -> memoryview:
+        """The values of a variable of numbers: C order, little-endian; uncopied where possible.
+
+        Raises:
+          NotFoundError: there is no such variable (it is a KeyError too).
+          CheckpointError: its bytes are missing or damaged.
+          UsageError: it holds strings.
+        """
+        source = self._open_source(name)
+        if self.variables[name].dtype_name == "string":
+            raise UsageError(f"Variable {name} holds strings, which are no row of numbers.")
+        return source.tensor_bytes(name)
+
+    def close(self) -> None:
+        """Lets go of the files. Arrays that were read stay valid."""
+        self._source = None
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.family.prefix} ({len(self)} variables)>"
+
+    def _open_source(self, name: str) -> _Source:
+        if self._source is None:
+            raise UsageError(f"The checkpoint {self.family.prefix} has been closed.")
+        if name not in self.variables:
+            raise VariableNotFoundError(
+                f"{self.family.prefix} has no variable {name!r}.",
+                next_step=_near(name, list(self.variables)),
+            )
+        return self._source
+
+
+class VariableNotFoundError(NotFoundError, KeyError):
+    """A checkpoint has no variable of that name."""
+
+
+def open(path: str | os.PathLike[str], *, verify_checksums: bool = True) -> Checkpoint:
+    """Opens a checkpoint of either version; reads names, dtypes and shapes only.
+
+    Args:
+      path: the checkpoint in any spelling that checkpoints.family.resolve takes.
+      verify_checksums: whether bytes are compared with their checksums when they are read.
+
+    Raises:
+      NotFoundError: nothing of that name is there.
+      UnsupportedError: the file is no checkpoint.
+      CheckpointError: the index is broken.
+    """
+    family = resolve(path)
+    return Checkpoint(family, _source(family, verify_checksums))
+
+
+def write(
+    path: str | os.PathLike[str],
+    variables: Mapping[str, Array] | Iterable[tuple[str, Array]],
+    *,
+    version: Version = "v2",
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Family:
+    """Writes a checkpoint that TensorFlow reads.
+
+    A kill in the middle leaves the old checkpoint, the new one or none under the name.
+
+    Args:
+      path: the prefix, as in "copy.ckpt"; directories are made.
+      variables: values by name, or pairs of name and value. A mapping is written in the order
+        of the names, as TensorFlow does; pairs in their own order, each let go once written.
+        Strings are arrays of bytes or text.
+      version: "v2" (PREFIX.index and .data) or "v1" (one file).
+      overwrite: whether a checkpoint that is there already is replaced.
+      progress: is told of every variable.
+
+    Raises:
+      OutputExistsError: a checkpoint of that name is there and may not be replaced.
+      UnsupportedError: TensorFlow has no dtype for a value.
+    """
+    prefix = Path(path)
+    old = members(prefix)
+    if old and not overwrite:
+        raise OutputExistsError(
+            f"The checkpoint {prefix} is already there.",
+            received=", ".join(file.name for file in old),
+            next_step="Add --overwrite to replace it, or name another output.",
+        )
+    if version not in ("v1", "v2"):
+        raise UsageError("There is no such version.", expected="v1 or v2", received=version)
+    if not prefix.name:
+        raise UsageError("A checkpoint needs a name.", received=path)
+    num_variables = len(variables) if isinstance(variables, Mapping) else None
+    with progress.task(f"Writing {prefix.name}", num_variables, "variables") as task:
+        if version == "v2":
+            write_bundle(prefix, _named(variables, task), old)
+        else:
+            # The file begins with what all variables are, so pairs have to be collected.
+            values = variables if isinstance(variables, Mapping) else dict(_named(variables))
+
+            def read(name: str) -> Array:
+                task.advance()
+                return values[name]
+
+            write_slices(prefix, _contents(values), read, old)
+    return resolve(prefix)
+
+
+def _source(family: Family, verify_checksums: bool) -> _Source:
+    if family.kind == "checkpoint-v2":
+        return Bundle(family.prefix, verify_checksums)
+    return SavedSlices(family.files, verify_checksums)
+
+
+def _named(
+    variables: Mapping[str, Array] | Iterable[tuple[str, Array]], task: Task | None = None
+) -> Iterator[tuple[str, Array]]:
+    """Names, each only once, and values, one by one; a mapping in the order of its names."""
+    seen = set()
+    for name, value in _sorted(variables) if isinstance(variables, Mapping) else variables:
+        if not name or name.startswith("\0") or name in seen:
+            raise CheckpointError(
+                f"A variable cannot be written under the name {name!r}.",
+                expected="a name, and each name once",
+            )
+        seen.add(name)
+        yield name, value
+        if task is not None:
+            task.advance()
+
+
+def _sorted(variables: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    for name in sorted(variables, key=_as_key):
+        yield name, variables[name]
+
+
+def _contents(variables: Mapping[str, Array]) -> list[Content]:
+    """What a V1 file says at its beginning, before any value is written."""
+    if isinstance(variables, Checkpoint):
+        # Dtypes and shapes are known without reading.
+        return [
+            Content(name, dtypes.of_name(variable.dtype_name), variable.shape)
+            for name, variable in sorted(
+                variables.variables.items(), key=lambda item: _as_key(item[0])
+            )
+        ]
+    contents = []
+    for name, value in _named(variables):
+        array = np.asarray(value)
+        contents.append(Content(name, dtypes.of_numpy(array.dtype), array.shape))
+    return contents
+
+
+def _as_key(name: str) -> bytes:
+    """The order of names in a file is that of their bytes."""
+    return name.encode("utf-8")
+
+
+def _near(name: str, names: list[str]) -> str | None:
+    near = near_names(name, names)
+    return f"Did you mean {', '.join(near)}?" if near else None

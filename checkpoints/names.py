@@ -1,0 +1,91 @@
+"""What the names of variables say: which belong to the net, and which are bookkeeping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Literal, TypeAlias
+
+Role: TypeAlias = Literal["model", "slot", "ema", "step", "other"]
+
+_ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_OBJECT_SLOT = "/.OPTIMIZER_SLOT/"
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+# Names that optimisers of TensorFlow 1 and tf.contrib give the slots of a variable.
+_SLOT = re.compile(
+    r"(Adam|AdamAsync|AdaMax|AdamW|Adagrad|AdagradDA|Adadelta|Ftrl|FtrlProximal|GGT|LARS"
+    r"|LARSOptimizer|LAMB|LazyAdam|Momentum|MomentumW|NAdam|PowerSign|AddSign|ProximalAdagrad"
+    r"|ProximalGradientDescent|RMSProp|Shampoo|YellowFin)(_\d+)?"
+)
+# Names that mean a slot only below the name of a variable that is there too.
+_SLOT_OF_A_VARIABLE = re.compile(
+    r"(m|v|vhat|momentum|velocity|rms|mg|accumulator|linear|adam_m|adam_v|accum_grad|accum_var"
+    r"|gradient_squared_accumulator|gradient_accumulator)(_\d+)?"
+)
+_OPTIMIZER_SCALAR = re.compile(
+    r"(beta1_power|beta2_power|beta_1|beta_2|beta1|beta2|decay|learning_rate|iter|iterations"
+    r"|current_loss_scale|good_steps|rho|epsilon)(_\d+)?"
+)
+_ALWAYS_OPTIMIZER = re.compile(r"beta[12]_power(_\d+)?")
+_OPTIMIZER_SCOPE = re.compile(
+    r"(?i)(.*optimi[sz]er.*|optimizeloss|adam|adamax|adadelta|adagrad|ftrl|nadam|rmsprop|sgd"
+    r"|training|train|loss_scale)(_\d+)?"
+)
+_EMA = re.compile(r"ExponentialMovingAverage(_\d+)?")
+_ZERO_DEBIAS = ("biased", "local_step")
+_STEP = re.compile(r"(global_step|GlobalStep|global_steps)(_\d+)?")
+
+
+def role(name: str, all_names: Collection[str]) -> Role:
+    """What a variable is for.
+
+    Args:
+      name: one variable's full name.
+      all_names: all names of the checkpoint; give a set or a mapping where there are many.
+
+    Returns:
+      "model": the net's own, batch-norm averages included; "slot": an optimiser's; "ema": a
+      moving average of a variable, as tf.train.ExponentialMovingAverage keeps it; "step": the
+      global step; "other": input positions, counters, the object graph and the like.
+    """
+    if name == _OBJECT_GRAPH:
+        return "other"
+    if _OBJECT_SLOT in name:
+        return "slot"
+    parts = name.removesuffix(_ATTRIBUTE).split("/")
+    if _STEP.fullmatch(parts[-1]):
+        return "step"
+    if any(_EMA.fullmatch(part) for part in parts[1:]):
+        return "ema"
+    if _is_optimizers(parts, all_names):
+        return "slot"
+    return "other" if _is_bookkeeping(parts, all_names) else "model"
+
+
+def _is_optimizers(parts: list[str], all_names: Collection[str]) -> bool:
+    last, above = parts[-1], parts[:-1]
+    if _ALWAYS_OPTIMIZER.fullmatch(last):
+        return True
+    if _OPTIMIZER_SCALAR.fullmatch(last) and above and _OPTIMIZER_SCOPE.fullmatch(above[-1]):
+        return True
+    if not above:
+        return False
+    # tf.contrib's optimize_loss and Keras put a scope before the variable's name.
+    below_variable = _has_suffix(above, all_names)
+    if _SLOT.fullmatch(last):
+        return below_variable or len(above) > 1
+    return _SLOT_OF_A_VARIABLE.fullmatch(last) is not None and below_variable
+
+
+def _has_suffix(parts: list[str], all_names: Collection[str]) -> bool:
+    """Whether the path, or what is left without its first parts, is a variable's name."""
+    return any("/".join(parts[start:]) in all_names for start in range(len(parts)))
+
+
+def _is_bookkeeping(parts: list[str], all_names: Collection[str]) -> bool:
+    last, above = parts[-1], parts[:-1]
+    if last in _ZERO_DEBIAS and above:
+        # moving_mean/biased and moving_mean/local_step of a zero-debiased average.
+        return "/".join(above) in all_names or f"{'/'.join(above)}/biased" in all_names
+    return last in ("save_counter", "eval_step", "epochs") or last.startswith("limit_epochs")

@@ -1,0 +1,54 @@
+"""The text of the `checkpoint` file, in which a directory notes its latest checkpoints.
+
+Source:
+  CheckpointState in TensorFlow's checkpoint_state.proto, written as protobuf text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from google.protobuf import text_format
+
+from checkpoints.errors import BrokenFileError
+from checkpoints.messages import CheckpointState
+
+_BEGINNING = b"model_checkpoint_path"
+_MAX_BYTES = 1 << 24
+
+
+def is_state(path: Path) -> bool:
+    """Whether a file begins as a `checkpoint` file does."""
+    with path.open("rb") as file:
+        return file.read(len(_BEGINNING) + 3).removeprefix(b"\xef\xbb\xbf").startswith(_BEGINNING)
+
+
+def parse_state(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The latest name and all names, oldest first, as they stand in the file.
+
+    Raises:
+      BrokenFileError: it is no such text.
+    """
+    with path.open("rb") as file:
+        data = file.read(_MAX_BYTES)
+    try:
+        # Later writers may have added fields.
+        state = text_format.Parse(
+            data.decode("utf-8-sig"), CheckpointState(), allow_unknown_field=True
+        )
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise BrokenFileError(
+            f"{path} is not the text that names the latest checkpoint: {error}.",
+            expected='model_checkpoint_path: "model.ckpt-1000"',
+            next_step="Name a checkpoint itself instead of the directory.",
+        ) from error
+    return state.model_checkpoint_path, tuple(state.all_model_checkpoint_paths)
+
+
+def format_state(latest: str, all_names: Sequence[str]) -> str:
+    """The text for these names; pure ASCII, other characters are escaped."""
+    state = CheckpointState(
+        model_checkpoint_path=latest, all_model_checkpoint_paths=list(all_names)
+    )
+    return text_format.MessageToString(state, as_utf8=False)
