@@ -305,7 +305,7 @@ class _Place:
     def _read_note(self) -> _Note | None:
         try:
             return _Note(**json.loads(self._note_path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, TypeError) as error:
             raise BrokenFileError(

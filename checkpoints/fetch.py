@@ -20,7 +20,9 @@ from checkpoints.progress import SILENT, Progress
 if TYPE_CHECKING:
     from requests import Response, Session
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 16
+"""Written at once; a connection that falls silent loses less than this."""
+
 MOST_REDIRECTS = 10
 WORTHWHILE_BYTES = 1 << 20
 """An attempt that brought so many new bytes starts the count of failures again."""
@@ -158,7 +160,7 @@ def fetch(
                 failures = 1 if reached >= furthest + WORTHWHILE_BYTES else failures + 1
                 furthest = max(furthest, reached)
                 if failures >= policy.attempts:
-                    raise transfer.error(f"{failed}; given up after {failures} times") from failed
+                    raise transfer.error(f"{failed}; given up at attempt {failures}") from failed
                 wait = max(failed.wait, policy.first_wait * 2 ** (failures - 1))
                 if wait > policy.longest_wait:
                     raise transfer.error(f"{failed} and asks to wait {wait:.0f} s") from failed
