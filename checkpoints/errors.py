@@ -116,6 +116,11 @@ def listed(problems: Iterable[object], limit: int = LISTED_PROBLEMS) -> str:
     return "\n".join(shown)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 variable`, `2 variables`: a number and its noun, which forms its plural with an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def near_names(name: str, names: Sequence[str], limit: int = 5) -> list[str]:
     """Names that are spelt like `name`, case aside, nearest first."""
     import difflib

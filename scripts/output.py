@@ -26,6 +26,7 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self._console: Console | None = None
+        self._bars: RichProgress | None = None
 
     @property
     def console(self) -> Console:
@@ -55,9 +56,12 @@ class Output:
                 self.console.print(f"{'Next:' if index == 0 else '  or '} {command}", markup=False)
 
     def say(self, text: str) -> None:
-        """One line on stderr."""
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        """One line on stderr, above the bars where there are any."""
+        if self._bars is not None:
+            self._bars.console.print(text, markup=False, highlight=False)
+        else:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str = "") -> Iterator[Task]:
@@ -65,31 +69,57 @@ class Output:
         if not sys.stderr.isatty():
             yield _Lines(description, total, unit)
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
+        if self._bars is None:
+            self._bars = _bars()
+            self._bars.start()
+        bars = self._bars
+        bar = bars.add_task(description, total=total, unit=unit, text="")
+        try:
+            yield _Bar(bars, bar)
+        finally:
+            bars.remove_task(bar)
+            if not bars.task_ids:
+                bars.stop()
+                self._bars = None
 
-        counts = (
-            (DownloadColumn(), TransferSpeedColumn())
-            if unit == "bytes"
-            else (MofNCompleteColumn(), TextColumn(unit))
-        )
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            *counts,
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}"),
-        )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            yield _Bar(progress, progress.add_task(description, total=total, text=""))
+
+def _bars() -> RichProgress:
+    """The bars of all tasks under way; they vanish when they are done."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Task as RichTask
+
+    class Counts(ProgressColumn):
+        """What is done of what, in bytes or in the task's unit."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._bytes, self._counts = DownloadColumn(), MofNCompleteColumn()
+
+        def render(self, task: RichTask) -> RenderableType:
+            if task.total is None and not task.completed:
+                return ""
+            if task.fields["unit"] == "bytes":
+                return self._bytes.render(task)
+            return self._counts.render(task).append(f" {task.fields['unit']}")
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        Counts(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[text]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )
 
 
 class _Bar:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -57,3 +58,8 @@ def names_option(*declarations: str, **attributes: Any) -> Callable[[Any], Any]:
         return tuple(name for names in value for name in names)
 
     return click.option(*declarations, type=Names(), multiple=True, callback=flatten, **attributes)
+
+
+def shell_words(*words: str) -> str:
+    """A command line as it is typed, words quoted where a shell needs it."""
+    return shlex.join(words)

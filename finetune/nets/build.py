@@ -1,0 +1,142 @@
+"""Nets as graphs: a registered builder called in the right scopes and modes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkpoints.partition import NetVariable
+from checkpoints.published import Net, get_net
+from exporters.runtime import load_tensorflow
+from finetune.nets.modes import layer_modes
+from finetune.slim import quietly
+
+INPUT = "input"
+"""Name of the placeholder of an inference graph."""
+
+
+@dataclass(frozen=True)
+class BuiltNet:
+    """A net in the current graph.
+
+    Attributes:
+      net: its record.
+      logits: float32 [batch, classes].
+      predictions: float32 [batch, classes], the softmax of the logits.
+      bottleneck: float32 [batch, 1, 1, channels], what feeds the main head.
+      end_points: the activations by their TF-Slim names.
+    """
+
+    net: Net
+    logits: Any
+    predictions: Any
+    bottleneck: Any
+    end_points: dict[str, Any]
+
+
+@quietly
+def build_net(
+    net: Net | str,
+    images: Any,
+    classes: int,
+    *,
+    is_training: bool = False,
+    training_scopes: Sequence[str] | None = None,
+    dropout: float | None = None,
+    batch_norm_decay: float | None = None,
+) -> BuiltNet:
+    """Builds a net into the current tf.Graph.
+
+    Args:
+      net: a record, or the name of one.
+      images: float32 [batch, height, width, 3], NHWC, RGB, in the range of its preprocessing.
+      classes: length of the logits.
+      is_training: training mode for batch norm and dropout.
+      training_scopes: with is_training, the scopes it holds for; everything else is built in
+        inference mode. None: the whole net.
+      dropout: the share of activations dropped before the logits, or None for the net's own.
+      batch_norm_decay: share of the old moving average that an update keeps, or None for the
+        net's own.
+    """
+    record = get_net(net) if isinstance(net, str) else net
+    options: dict[str, Any] = {"depth_multiplier": record.depth_multiplier}
+    if dropout is not None:
+        options["dropout_keep_prob"] = 1.0 - dropout
+    with layer_modes(training_scopes, batch_norm_decay):
+        logits, end_points = load_builder(record.builder)(images, classes, is_training, **options)
+    tf = load_tensorflow()
+    return BuiltNet(
+        net=record,
+        logits=logits,
+        predictions=tf.nn.softmax(logits, name="probabilities"),
+        bottleneck=end_points[record.bottleneck],
+        end_points=end_points,
+    )
+
+
+def load_builder(builder: str) -> Callable[..., Any]:
+    """The function that "module:function" names."""
+    module, _, function = builder.partition(":")
+    loaded: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return loaded
+
+
+@dataclass(frozen=True)
+class InferenceGraph:
+    """A net in evaluation mode as a message, variables kept, with a free batch dimension.
+
+    Attributes:
+      graph_def: the tensorflow.GraphDef.
+      input: tensor name of the placeholder, float32 [?, size, size, 3].
+      logits: tensor name, float32 [?, classes].
+      probabilities: tensor name, float32 [?, classes].
+      bottleneck: tensor name, float32 [?, 1, 1, channels].
+      variables: the net's variables, in the order they were made.
+    """
+
+    graph_def: Any
+    input: str
+    logits: str
+    probabilities: str
+    bottleneck: str
+    variables: tuple[NetVariable, ...]
+
+
+def inference_graph(net: Net | str, classes: int, image_size: int | None = None) -> InferenceGraph:
+    """Builds a net for evaluation in a graph of its own.
+
+    Args:
+      net: a record, or the name of one.
+      classes: length of the logits.
+      image_size: height and width in pixels; the record's where left out.
+    """
+    record = get_net(net) if isinstance(net, str) else net
+    size = image_size or record.image_size
+    tf = load_tensorflow()
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        images = v1.placeholder(tf.float32, [None, size, size, 3], name=INPUT)
+        built = build_net(record, images, classes)
+        return InferenceGraph(
+            graph_def=graph.as_graph_def(),
+            input=images.name,
+            logits=built.logits.name,
+            probabilities=built.predictions.name,
+            bottleneck=built.bottleneck.name,
+            variables=net_variables(v1.global_variables()),
+        )
+
+
+def net_variables(variables: Sequence[Any]) -> tuple[NetVariable, ...]:
+    """What a plan needs to know of TensorFlow variables."""
+    return tuple(
+        NetVariable(
+            name=variable.op.name,
+            shape=tuple(variable.shape.as_list()),
+            dtype=variable.dtype.base_dtype.name,
+            trainable=bool(variable.trainable),
+        )
+        for variable in variables
+    )

@@ -1,0 +1,107 @@
+"""MobileNet-v1 under the variable names of the published checkpoints.
+
+Howard et al., "MobileNets: Efficient Convolutional Neural Networks for Mobile Vision
+Applications", 2017, table 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exporters.runtime import load_tensorflow
+from finetune.slim import load_slim
+
+BLOCKS = (
+    (1, 64),
+    (2, 128),
+    (1, 128),
+    (2, 256),
+    (1, 256),
+    (2, 512),
+    (1, 512),
+    (1, 512),
+    (1, 512),
+    (1, 512),
+    (1, 512),
+    (2, 1024),
+    (1, 1024),
+)
+"""Stride of each depthwise convolution and channels of the pointwise one after it."""
+
+MINIMUM_DEPTH = 8
+
+
+def mobilenet_v1(
+    images: Any,
+    num_classes: int,
+    is_training: bool,
+    *,
+    dropout_keep_prob: float = 0.999,
+    depth_multiplier: float = 1.0,
+) -> tuple[Any, dict[str, Any]]:
+    """MobileNet-v1.
+
+    Args:
+      images: float32 [batch, size, size, 3] in [-1, 1]; 224 is the size of the paper.
+      num_classes: length of the logits.
+      is_training: training mode for batch norm and dropout.
+      dropout_keep_prob: the share of activations kept before the logits.
+      depth_multiplier: factor on the number of channels of every layer.
+
+    Returns:
+      Logits [batch, num_classes] and the end points by name.
+    """
+    tf = load_tensorflow()
+    slim = load_slim()
+    end_points: dict[str, Any] = {}
+
+    def depth(channels: int) -> int:
+        return max(int(channels * depth_multiplier), MINIMUM_DEPTH)
+
+    batch_norm = {
+        "center": True,
+        "scale": True,
+        "decay": 0.9997,
+        "epsilon": 0.001,
+        "is_training": is_training,
+    }
+    layers = [slim.conv2d, slim.separable_conv2d]
+    with (
+        tf.compat.v1.variable_scope("MobilenetV1", "MobilenetV1", [images]),
+        slim.arg_scope(
+            layers,
+            activation_fn=tf.nn.relu6,
+            normalizer_fn=slim.batch_norm,
+            normalizer_params=batch_norm,
+            weights_initializer=tf.compat.v1.truncated_normal_initializer(stddev=0.09),
+            padding="SAME",
+        ),
+    ):
+        net = slim.conv2d(images, depth(32), [3, 3], stride=2, scope="Conv2d_0")
+        end_points["Conv2d_0"] = net
+        for index, (stride, channels) in enumerate(BLOCKS, start=1):
+            name = f"Conv2d_{index}_depthwise"
+            net = slim.separable_conv2d(net, None, [3, 3], 1, stride=stride, scope=name)
+            end_points[name] = net
+            name = f"Conv2d_{index}_pointwise"
+            net = slim.conv2d(net, depth(channels), [1, 1], scope=name)
+            end_points[name] = net
+        with tf.compat.v1.variable_scope("Logits"):
+            size = net.shape.as_list()[1:3]
+            net = slim.avg_pool2d(net, size, padding="VALID", scope="AvgPool_1a")
+            end_points["AvgPool_1a"] = net
+            net = slim.dropout(
+                net, keep_prob=dropout_keep_prob, is_training=is_training, scope="Dropout_1b"
+            )
+            net = slim.conv2d(
+                net,
+                num_classes,
+                [1, 1],
+                activation_fn=None,
+                normalizer_fn=None,
+                scope="Conv2d_1c_1x1",
+            )
+            logits = tf.squeeze(net, [1, 2], name="SpatialSqueeze")
+        end_points["Logits"] = logits
+        end_points["Predictions"] = tf.nn.softmax(logits, name="Predictions")
+    return logits, end_points

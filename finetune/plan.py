@@ -1,0 +1,236 @@
+"""What train would do, without doing it; and the same plan applied to a session of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import checkpoints
+from checkpoints.errors import PlanError, counted, listed
+from checkpoints.partition import Plan, PlannedVariable, make_plan
+from checkpoints.progress import SILENT, Progress
+from checkpoints.published import Net
+from finetune.weights import NONE, Weights, find_weights
+
+if TYPE_CHECKING:
+    pass
+
+
+def plan(
+    *,
+    classes: int,
+    net: str | None = None,
+    checkpoint: str | None = None,
+    trainable: Sequence[str] = (),
+    exclude: Sequence[str] | None = None,
+    allow_missing: str | None = None,
+    image_size: int | None = None,
+    progress: Progress = SILENT,
+) -> Plan:
+    """The partition that training would use, from the net's graph and the checkpoint's index.
+
+    Args:
+      classes: how many classes the new head has.
+      net: name of a registered net; left out, the one that goes with the checkpoint.
+      checkpoint: a path in any spelling, a published name, "sample" or "none".
+      trainable: scopes to train; empty: the main head.
+      exclude: scopes not to restore; None: all heads; ("none",): none.
+      allow_missing: regular expression of variables the checkpoint may lack.
+      image_size: height and width in pixels; the net's own where left out.
+      progress: where downloads and choices are told.
+
+    Returns:
+      The plan, conflicts and missing variables listed in it.
+    """
+    from finetune.nets import inference_graph
+
+    weights = find_weights(net, checkpoint, progress=progress)
+    variables = inference_graph(weights.net, classes, image_size).variables
+    return plan_variables(variables, weights, trainable, exclude, allow_missing)
+
+
+def plan_variables(
+    variables: Sequence[Any],
+    weights: Weights,
+    trainable: Sequence[str],
+    exclude: Sequence[str] | None,
+    allow_missing: str | None,
+) -> Plan:
+    """The plan of a registered net whose variables are known."""
+    with weights.open() as saved:
+        return make_plan(
+            variables,
+            None if saved is None else saved.variables,
+            trainable=default_trainable(weights.net, trainable),
+            exclude=default_exclude(weights, exclude),
+            allow_missing=allow_missing,
+            checkpoint=weights.name,
+            head_scopes=weights.net.head_scopes,
+        )
+
+
+def default_trainable(net: Net, trainable: Sequence[str]) -> tuple[str, ...]:
+    """The scopes asked for, else the main head."""
+    return tuple(trainable) or (net.main_head,)
+
+
+def default_exclude(weights: Weights, exclude: Sequence[str] | None) -> tuple[str, ...]:
+    """The scopes asked for, else all heads; nothing where there is nothing to restore."""
+    if weights.path is None or exclude == (NONE,) or exclude == [NONE]:
+        return ()
+    return tuple(exclude) if exclude else weights.net.head_scopes
+
+
+def partition(
+    variables: Iterable[Any],
+    checkpoint: str | Path | None,
+    trainable: Sequence[str],
+    exclude: Sequence[str] = (),
+    allow_missing: str | None = None,
+) -> BoundPlan:
+    """Partitions the variables of a TensorFlow 1 graph of one's own.
+
+    Args:
+      variables: tf.compat.v1.global_variables(), reference or resource variables.
+      checkpoint: a path in any spelling, or None.
+      trainable: scopes to train.
+      exclude: scopes not to restore.
+      allow_missing: regular expression of variables the checkpoint may lack.
+
+    Returns:
+      The plan, bound to the variables.
+
+    Raises:
+      PlanError: shapes or dtypes differ, variables are missing, or a scope matches nothing;
+        before any session.
+    """
+    from finetune.nets import net_variables
+
+    variables = list(variables)
+    described = net_variables(variables)
+    if checkpoint is None:
+        made = make_plan(described, None, trainable=trainable, exclude=exclude)
+    else:
+        with checkpoints.open(checkpoint) as saved:
+            made = make_plan(
+                described,
+                saved.variables,
+                trainable=trainable,
+                exclude=exclude,
+                allow_missing=allow_missing,
+                checkpoint=str(checkpoint),
+            )
+    made.require_sound()
+    return BoundPlan(made, variables, None if checkpoint is None else Path(checkpoint))
+
+
+@dataclass
+class BoundPlan:
+    """A plan and the TensorFlow variables it is about.
+
+    Attributes:
+      plan: the partition.
+      variables: the TensorFlow variables, in the plan's order.
+      checkpoint: where restored values come from, or None.
+      digests: SHA-256 of each frozen variable's bytes after `apply`, in hexadecimal.
+    """
+
+    plan: Plan
+    variables: Sequence[Any]
+    checkpoint: Path | None
+    digests: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """What the optimiser gets as var_list, and nothing else."""
+        optimised = {variable.name for variable in self.plan.optimised}
+        return [variable for variable in self.variables if variable.op.name in optimised]
+
+    def apply(self, session: Any) -> None:
+        """Restores, initialises everything else in the graph, then compares with the checkpoint.
+
+        Optimiser slots and counters made after the plan are initialised too. Never run a global
+        initialiser afterwards: `verify_frozen` would find it out.
+
+        Raises:
+          PlanError: a restored variable does not hold the checkpoint's value.
+        """
+        from exporters.runtime import load_tensorflow
+
+        v1 = load_tensorflow().compat.v1
+        restored = {variable.name for variable in self.plan.restored}
+        with session.graph.as_default():
+            every = {v.op.name: v for v in [*v1.global_variables(), *self.variables]}
+        session.run([v.initializer for name, v in every.items() if name not in restored])
+        if self.checkpoint is not None and restored:
+            with checkpoints.open(self.checkpoint) as saved:
+                values = {v.name: restored_value(saved[v.name], v) for v in self.plan.restored}
+                load_values(session, {every[name]: value for name, value in values.items()})
+                self._compare(session, values, "was not restored")
+        self.digests = self._digests(session)
+
+    def verify_frozen(self, session: Any) -> int:
+        """Compares every frozen variable, bit for bit, with its value after `apply`.
+
+        Returns:
+          How many variables were compared.
+
+        Raises:
+          PlanError: some have changed; all are named.
+        """
+        if not self.digests and self.plan.frozen:
+            raise PlanError(
+                "The plan was not applied to a session yet.", next_step="plan.apply(session)"
+            )
+        now = self._digests(session)
+        changed = [name for name, digest in self.digests.items() if now.get(name) != digest]
+        if changed:
+            raise PlanError(
+                f"{counted(len(changed), 'frozen variable')} changed:\n{listed(changed)}",
+                expected="the values they had after restoring, bit for bit",
+                received=f"other values, as in {changed[0]}",
+                next_step="Give the optimiser var_list=plan.trainable_variables, build frozen "
+                "scopes in inference mode, and run no initialiser after plan.apply(session).",
+            )
+        return len(now)
+
+    def _digests(self, session: Any) -> dict[str, str]:
+        from hashlib import sha256
+
+        frozen = {variable.name for variable in self.plan.frozen}
+        variables = [v for v in self.variables if v.op.name in frozen]
+        values = read_values(session, variables)
+        return {name: sha256(value.tobytes()).hexdigest() for name, value in values.items()}
+
+    def _compare(self, session: Any, expected: Mapping[str, Any], what: str) -> None:
+        variables = [v for v in self.variables if v.op.name in expected]
+        found = read_values(session, variables)
+        wrong = [n for n, v in found.items() if v.tobytes() != np.asarray(expected[n]).tobytes()]
+        if wrong:
+            raise PlanError(
+                f"{counted(len(wrong), 'variable')} with another value than in {self.checkpoint}:\n"
+                + listed(f"{name} {what}" for name in wrong)
+            )
+
+
+def restored_value(value: Any, variable: PlannedVariable) -> Any:
+    """A checkpoint's value in the dtype of the net's variable."""
+    import ml_dtypes
+
+    dtype = ml_dtypes.bfloat16 if variable.dtype == "bfloat16" else variable.dtype
+    return np.asarray(value).astype(dtype, copy=False)
+
+
+def load_values(session: Any, values: Mapping[Any, Any]) -> None:
+    """Sets variables through their initialisers, in one run and without new operations."""
+    feeds = {variable.initializer.inputs[1]: value for variable, value in values.items()}
+    session.run([variable.initializer for variable in values], feeds)
+
+
+def read_values(session: Any, variables: Sequence[Any]) -> dict[str, Any]:
+    """The values of variables by name, in one run."""
+    return dict(zip((v.op.name for v in variables), session.run(list(variables)), strict=True))

@@ -1,0 +1,133 @@
+"""Which weights a net starts from: a path in any spelling, a published name, `none` or `sample`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import checkpoints
+from checkpoints.errors import DownloadError, NotFoundError, PlanError
+from checkpoints.progress import SILENT, Progress
+from checkpoints.published import (
+    CHECKPOINTS,
+    Net,
+    PublishedCheckpoint,
+    checkpoints_for,
+    get_checkpoint,
+    get_net,
+)
+
+if TYPE_CHECKING:
+    from checkpoints.api import Checkpoint
+
+NONE = "none"
+DEFAULT_NET = "inception_v3"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A net and what its variables start from.
+
+    Attributes:
+      net: the net's record.
+      name: the checkpoint as a person would name it, or None where everything is initialised.
+      path: a spelling that checkpoints.open takes, or None.
+      published: the record of a published checkpoint, or None.
+    """
+
+    net: Net
+    name: str | None
+    path: Path | None
+    published: PublishedCheckpoint | None
+
+    @contextmanager
+    def open(self) -> Iterator[Checkpoint | None]:
+        """The opened checkpoint, or None where there is none."""
+        if self.path is None:
+            yield None
+            return
+        with checkpoints.open(self.path) as saved:
+            yield saved
+
+
+def find_weights(
+    net: str | None, checkpoint: str | None, *, progress: Progress = SILENT
+) -> Weights:
+    """Resolves `--net` and `--checkpoint`; a published checkpoint is downloaded into the cache.
+
+    Args:
+      net: name of a net; left out, the one that goes with a published checkpoint, else
+        Inception-v3.
+      checkpoint: a path, a published name, `sample` or `none`; left out, the net's published one.
+      progress: where the download and the choices made are told.
+
+    Raises:
+      PlanError: net and checkpoint do not belong together.
+      NotFoundError: nothing has this name.
+      DownloadError: the published file cannot be had; the message says how else.
+    """
+    if net is None:
+        net = CHECKPOINTS[checkpoint].net if checkpoint in CHECKPOINTS else DEFAULT_NET
+    record = get_net(net)
+    if checkpoint is None:
+        choices = checkpoints_for(record)
+        if not choices:
+            raise PlanError(
+                f"No checkpoint is published for {record.name}.",
+                next_step="Name one with --checkpoint, or initialise everything with "
+                "--checkpoint none.",
+            )
+        checkpoint = choices[0].name
+    if checkpoint == NONE:
+        return Weights(record, None, None, None)
+    if checkpoint not in CHECKPOINTS:
+        return Weights(record, checkpoint, _existing(checkpoint), None)
+
+    published = get_checkpoint(checkpoint)
+    if published.net != record.name:
+        raise PlanError(
+            f"The published checkpoint {published.name} does not go with net {record.name}.",
+            expected=f"--net {published.net}",
+            received=f"--net {record.name}",
+            next_step=f"Leave --net out, or name a checkpoint of {record.name}: "
+            + ", ".join(choice.name for choice in checkpoints_for(record)),
+        )
+    return Weights(record, published.name, _published_path(published, progress), published)
+
+
+def _existing(checkpoint: str) -> Path:
+    """The path as given; a word that is neither a path nor a name gets the names."""
+    path = Path(checkpoint)
+    if path.parent == Path() and not path.exists() and not any(Path().glob(f"{path.name}*")):
+        raise NotFoundError(
+            f"There is no checkpoint {checkpoint!r}: neither a file here nor a published name.",
+            expected="a path, or one of " + ", ".join([*CHECKPOINTS, NONE]),
+            received=checkpoint,
+            next_step="slimtune nets lists the published checkpoints.",
+        )
+    return path
+
+
+def _published_path(published: PublishedCheckpoint, progress: Progress) -> Path:
+    from checkpoints.download import download
+
+    if published.bundled is not None:
+        return bundled_path(published)
+    try:
+        return download(published.name, progress=progress).path
+    except DownloadError as error:
+        raise DownloadError(
+            error.message,
+            expected=error.expected,
+            received=error.received,
+            next_step=f"{error.next_step or 'Try again.'} The small base that ships with slimtune "
+            "needs no download: --checkpoint sample.",
+        ) from error
+
+
+def bundled_path(published: PublishedCheckpoint) -> Path:
+    """Where weights that ship with slimtune lie: "package/path" beside the installed packages."""
+    return Path(__file__).resolve().parent.parent / str(published.bundled)

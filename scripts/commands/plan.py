@@ -1,0 +1,126 @@
+"""slimtune plan: what train would freeze, train, restore, initialise and leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from checkpoints.errors import PlanError
+from scripts.output import Output
+from scripts.verb import names_option, verb
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from checkpoints.partition import Plan
+
+
+def plan_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which net starts from what: plan and train share them."""
+    options = [
+        click.option(
+            "--net", metavar="NAME", help="The net; by default the checkpoint's, else inception_v3."
+        ),
+        click.option(
+            "--checkpoint",
+            metavar="C",
+            help="A path in any spelling, a published name, 'sample', or 'none'. "
+            "Default: the one published for the net.",
+        ),
+        names_option(
+            "--trainable", metavar="SCOPE,...", help="Scopes to train. Default: the main head."
+        ),
+        names_option(
+            "--exclude",
+            metavar="SCOPE,...|none",
+            help="Scopes not to restore. Default: all heads.",
+        ),
+        click.option(
+            "--allow-missing",
+            metavar="REGEX",
+            help="Variables the checkpoint may lack; they start at random.",
+        ),
+        click.option(
+            "--image-size",
+            type=click.IntRange(1),
+            metavar="PX",
+            help="Height and width of the pictures.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@verb("plan", example="slimtune plan --net inception_v3_sample --checkpoint sample --classes 5")
+@plan_options
+@click.option("--classes", type=click.IntRange(2), required=True, help="Classes of the new head.")
+@click.option("--all", "every", is_flag=True, help="A row a variable instead of a row a scope.")
+def command(output: Output, classes: int, every: bool, **options: Any) -> None:
+    """Show what train would do, without doing it.
+
+    Every variable of the net is frozen or trainable, restored or initialised; entries of the
+    checkpoint that nothing takes are listed with the reason.
+    """
+    from finetune.plan import plan
+
+    options["exclude"] = options["exclude"] or None
+    with output.task("Planning", None):
+        made = plan(classes=classes, progress=output, **options)
+    value = made.as_json()
+    try:
+        made.require_sound()
+    except PlanError as error:
+        if output.as_json:
+            output.result({**value, "error": error.as_json()})
+            raise click.exceptions.Exit(1) from error
+        raise
+    output.result(value, *plan_renderables(made, every))
+    output.next("slimtune train DATA --run RUN with the same options")
+
+
+def plan_renderables(made: Plan, every: bool = False) -> list[Table | str]:
+    """The plan for people: a table of scopes or variables, the rest in lines."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("variable" if every else "scope", "state", "origin"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("shape",) if every else ("variables", "parameters"):
+        table.add_column(heading, justify="right")
+    for row in _variable_rows(made) if every else _scope_rows(made):
+        table.add_row(*row)
+    totals = made.totals()
+    lines = [
+        f"{totals['variables']} variables, {totals['parameters']:,} parameters: "
+        f"{totals['restored']} restored from {made.checkpoint or 'nothing'}, "
+        f"{totals['initialised']} initialised; {totals['trainable_parameters']:,} parameters "
+        "are trained."
+    ]
+    reasons: dict[str, list[str]] = {}
+    for unused in made.unused:
+        reasons.setdefault(unused.reason, []).append(unused.name)
+    for reason, names in reasons.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        lines.append(f"Left out, {reason}: {', '.join(names[:3])}{more}")
+    return [table, *lines, *(f"Note: {note}" for note in made.notes)]
+
+
+def _variable_rows(made: Plan) -> list[tuple[str, ...]]:
+    return [
+        (v.name, v.state, v.origin, "x".join(map(str, v.shape)) or "scalar") for v in made.variables
+    ]
+
+
+def _scope_rows(made: Plan) -> list[tuple[str, ...]]:
+    """Neighbouring variables of one second-level scope in the same state are one row."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for variable in made.variables:
+        scope = "/".join(variable.name.split("/")[:2])
+        groups.setdefault((scope, variable.state, variable.origin), []).append(variable.parameters)
+    return [
+        (scope, state, origin, str(len(sizes)), f"{sum(sizes):,}")
+        for (scope, state, origin), sizes in groups.items()
+    ]

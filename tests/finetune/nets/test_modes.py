@@ -1,0 +1,62 @@
+"""Frozen scopes are built in inference mode while others train."""
+
+import pytest
+
+from exporters.runtime import load_tensorflow
+from finetune.nets import build_net
+from finetune.slim import load_slim
+
+pytestmark = pytest.mark.tensorflow
+
+
+def batch_norms_in_training(graph):
+    return sorted(
+        op.name
+        for op in graph.get_operations()
+        if op.type == "FusedBatchNormV3" and op.get_attr("is_training")
+    )
+
+
+def build(net, scopes):
+    v1 = load_tensorflow().compat.v1
+    with v1.Graph().as_default() as graph:
+        images = v1.placeholder(v1.float32, [2, 149, 149, 3])
+        build_net(net, images, 5, is_training=True, training_scopes=scopes)
+        updates = [update.name for update in v1.get_collection(v1.GraphKeys.UPDATE_OPS)]
+        return graph, updates
+
+
+def test_with_the_head_alone_no_average_moves_and_only_the_heads_dropout_is_left():
+    graph, updates = build("inception_v3_sample", ("InceptionV3/Logits",))
+    assert batch_norms_in_training(graph) == []
+    assert updates == []
+    random = [
+        op.name
+        for op in graph.get_operations()
+        if op.type == "RandomUniform" and "dropout" in op.name.lower()
+    ]
+    assert len(random) == 1
+    assert random[0].startswith("InceptionV3/Logits/Dropout_1b")
+
+
+def test_scopes_match_whole_path_parts():
+    graph, updates = build("resnet_v2_50", ("resnet_v2_50/block4/unit_3", "resnet_v2_50/logits"))
+    training = batch_norms_in_training(graph)
+    assert training
+    assert all(name.startswith("resnet_v2_50/block4/unit_3/") for name in training)
+    assert len(updates) == 2 * len(training)
+
+
+def test_without_scopes_the_whole_net_trains():
+    graph, updates = build("inception_v3_sample", None)
+    assert len(batch_norms_in_training(graph)) == 96
+    assert len(updates) == 192
+
+
+def test_tf_slims_own_layers_are_put_back():
+    slim = load_slim()
+    from tf_slim.layers import layers
+
+    before = (slim.batch_norm, slim.dropout, layers.batch_norm, slim.layers.dropout)
+    build("inception_v3_sample", ("InceptionV3/Logits",))
+    assert (slim.batch_norm, slim.dropout, layers.batch_norm, slim.layers.dropout) == before
