@@ -13,8 +13,14 @@ import click
 from checkpoints.errors import SlimtuneError
 
 COMMANDS: dict[str, str] = {
+    "inspect": "scripts.commands.inspect",
     "nets": "scripts.commands.nets",
     "download": "scripts.commands.download",
+    "plan": "scripts.commands.plan",
+    "train": "scripts.commands.train",
+    "evaluate": "scripts.commands.evaluate",
+    "predict": "scripts.commands.predict",
+    "demo": "scripts.commands.demo",
 }
 """Verb -> the module that holds it as `command`, loaded when its help or itself is wanted."""
 
@@ -46,12 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in arguments
     try:
-        cli.main(arguments, prog_name="slimtune", standalone_mode=False)
-        code = 0
+        # click gives the code of an Exit, as --help and verbs that found something raise it.
+        given = cli.main(arguments, prog_name="slimtune", standalone_mode=False)
+        code = given if isinstance(given, int) else 0
     except SlimtuneError as error:
         code = _tell(error.as_json(), str(error), as_json, error.exit_code)
-    except click.exceptions.Exit as stop:
-        code = stop.exit_code
     except click.ClickException as error:
         code = _tell_usage(error, as_json)
     except (KeyboardInterrupt, click.Abort):
