@@ -121,11 +121,12 @@ class VariableNotFoundError(NotFoundError, KeyError):
     """A checkpoint has no variable of that name."""
 
 
-def open(path: str | os.PathLike[str], *, verify_checksums: bool = True) -> Checkpoint:
+def open(path: str | os.PathLike[str] | Family, *, verify_checksums: bool = True) -> Checkpoint:
     """Opens a checkpoint of either version; reads names, dtypes and shapes only.
 
     Args:
-      path: the checkpoint in any spelling that checkpoints.family.resolve takes.
+      path: the checkpoint in any spelling that checkpoints.family.resolve takes, or what that
+        gave.
       verify_checksums: whether bytes are compared with their checksums when they are read.
 
     Raises:
@@ -133,7 +134,7 @@ def open(path: str | os.PathLike[str], *, verify_checksums: bool = True) -> Chec
       UnsupportedError: the file is no checkpoint.
       CheckpointError: the index is broken.
     """
-    family = resolve(path)
+    family = path if isinstance(path, Family) else resolve(path)
     return Checkpoint(family, _source(family, verify_checksums))
 
 

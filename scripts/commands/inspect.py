@@ -1,0 +1,157 @@
+"""slimtune inspect: what a file is and what is in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scripts.output import Output
+from scripts.verb import verb
+
+if TYPE_CHECKING:
+    from checkpoints.api import Checkpoint
+    from checkpoints.errors import UnsupportedError
+    from checkpoints.family import Family
+
+_HEADER = ("NAME", "DTYPE", "SHAPE", "ROLE")
+_STATISTICS = ("min", "max", "mean", "std", "nan_count", "infinite_count")
+
+
+@verb(
+    "inspect",
+    example="slimtune inspect model.ckpt\nslimtune inspect runs/a --stats --filter '^Logits/'",
+)
+@click.argument("path")
+@click.option("--stats", is_flag=True, help="Add min, max, mean, std and NaN count of the values.")
+@click.option("--filter", "pattern", metavar="REGEX", help="Only variables whose names match.")
+def command(output: Output, path: str, stats: bool, pattern: str | None) -> None:
+    """Show what PATH is and what is in it, from headers alone.
+
+    PATH is a checkpoint in any spelling: its prefix, one of its files, a V1 file, a shard or a
+    pattern of shards, a directory, a `checkpoint` file, or the .meta beside it. What is no
+    checkpoint is named for what it is.
+    """
+    import checkpoints
+    from checkpoints.errors import UnsupportedError
+    from checkpoints.family import resolve
+
+    regex = _compiled(pattern)
+    try:
+        family = resolve(path)
+    except UnsupportedError as error:
+        _show_other(output, path, error)
+        return
+    with checkpoints.open(family) as saved:
+        result = _contents(saved, regex)
+        problems = _add_statistics(saved, result["variables"], output) if stats else []
+    if problems:
+        result["problems"] = problems
+    if path.endswith(".meta"):
+        result |= {"kind": "meta-graph", "path": path, "files": [path]}
+        result["checkpoint"] = str(family.prefix)
+    output.result(result, _text(family, result, stats))
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    from checkpoints.errors import UsageError
+
+    try:
+        return None if pattern is None else re.compile(pattern)
+    except re.error as error:
+        raise UsageError(
+            f"--filter is no regular expression: {error}.",
+            received=pattern,
+            next_step="Put a backslash before a sign that is meant as it is, as in 'a\\+b'.",
+        ) from error
+
+
+def _show_other(output: Output, path: str, error: UnsupportedError) -> None:
+    result = {"kind": "other", "path": path, "files": [path], "received": error.received}
+    next_step = "" if error.next_step is None else f"\nNext: {error.next_step}"
+    output.result(result, f"{path}: {error.received}{next_step}")
+
+
+def _contents(saved: Checkpoint, regex: re.Pattern[str] | None) -> dict[str, Any]:
+    from checkpoints.names import role
+
+    variables: list[dict[str, Any]] = []
+    parameters = 0
+    for name, variable in saved.variables.items():
+        if regex is not None and not regex.search(name):
+            continue
+        part = role(name, saved.variables)
+        parameters += variable.num_elements if part == "model" else 0
+        shape = list(variable.shape)
+        variables.append({"name": name, "dtype": variable.dtype_name, "shape": shape, "role": part})
+    family = saved.family
+    return {
+        "kind": family.kind,
+        "path": str(family.prefix),
+        "files": [str(file) for file in family.files],
+        "meta": None if family.meta is None else str(family.meta),
+        "resolved": family.said,
+        "variables": variables,
+        "parameters": parameters,
+    }
+
+
+def _add_statistics(
+    saved: Checkpoint, variables: list[dict[str, Any]], output: Output
+) -> list[dict[str, str]]:
+    """Puts figures into the variables; gives those that cannot be read."""
+    from checkpoints.errors import CheckpointError
+    from checkpoints.statistics import statistics_of
+
+    problems = []
+    with output.task("Reading values", len(variables), "variables") as task:
+        for variable in variables:
+            try:
+                figures = statistics_of(saved[variable["name"]])
+            except CheckpointError as error:
+                problems.append({"name": variable["name"], "problem": str(error)})
+                figures = None
+            if figures is not None:
+                variable |= dict(zip(_STATISTICS, astuple(figures), strict=True))
+            task.advance()
+    return problems
+
+
+def _text(family: Family, result: dict[str, Any], stats: bool) -> str:
+    version = "V1" if family.kind == "checkpoint-v1" else "V2"
+    variables = result["variables"]
+    lines = [
+        f"{family.prefix}: {version} checkpoint, {len(variables):,} variables,"
+        f" {result['parameters']:,} parameters",
+    ]
+    if family.said is not None:
+        lines.append(f"Found so: {family.said}")
+    if family.meta is not None:
+        lines.append(f"Graph: {family.meta}")
+    if variables:
+        lines += ["", *_table(variables, stats)]
+    if "problems" in result:
+        lines += ["", "Not readable:", *(problem["problem"] for problem in result["problems"])]
+    return "\n".join(lines)
+
+
+def _table(variables: list[dict[str, Any]], stats: bool) -> list[str]:
+    """A line a variable, however long its name: it is searched as often as it is read."""
+    rows = [_HEADER + (tuple(word.upper() for word in _STATISTICS) if stats else ())]
+    for variable in variables:
+        shape = " x ".join(map(str, variable["shape"])) or "scalar"
+        row = (variable["name"], variable["dtype"], shape, variable["role"])
+        figures = tuple(_figure(variable.get(word)) for word in _STATISTICS) if stats else ()
+        rows.append(row + figures)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _figure(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
