@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from checkpoints.progress import Progress
 
@@ -53,12 +54,22 @@ def locked(path: Path, progress: Progress) -> Iterator[None]:
         except BlockingIOError:
             progress.say(f"Another process holds {path}; waiting for it.")
             fcntl.flock(file, fcntl.LOCK_EX)
-        # Whoever had it before us has removed the file: then this is no longer the lock.
-        if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+        except OSError:
+            break  # some network file systems have no locks; then it is as on Windows
+        if _is_at(path, file):
             break
+        # Whoever had it before us has removed the file: this is no longer the lock.
         file.close()
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
         file.close()
+
+
+def _is_at(path: Path, file: IO[bytes]) -> bool:
+    """Whether the open file is still the one with this name."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False

@@ -27,11 +27,18 @@ from checkpoints.errors import (
     OutputExistsError,
     UsageError,
 )
-from checkpoints.fetch import PATIENT, RetryPolicy, checked_url, discard, fetch, shown_url
+from checkpoints.fetch import (
+    PATIENT,
+    RetryPolicy,
+    checked_url,
+    discard,
+    fetch,
+    megabytes,
+    shown_url,
+)
 from checkpoints.files import write_json
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import PUBLISHED_AT, PublishedCheckpoint, get_checkpoint
-from checkpoints.table import MAGIC
 
 MIRROR_VARIABLE = "SLIMTUNE_MIRROR"
 """An address that stands for PUBLISHED_AT, for machines that reach only a mirror."""
@@ -175,13 +182,14 @@ class _Place:
                 f"{self.checkpoint} is not what was unpacked there.",
                 expected=_listed_sizes(note.files),
                 received=_listed_sizes(sizes),
-                next_step=f"slimtune download {self.record.name} --overwrite replaces it.",
+                next_step=f"slimtune download {self.record.name} --to {self.directory} "
+                "--overwrite replaces it.",
             )
         return self._downloaded("present", note, files)
 
     def use_archive(self, source: str) -> Downloaded:
         """Unpacks the archive that is there."""
-        again = f"Remove it, or add --overwrite to fetch {source}."
+        again = f"Remove {self.archive}, or add --overwrite to fetch {source}."
         note = _Note(source, _sha256(self.archive), self.archive.stat().st_size, {})
         self._compare(note, again)
         try:
@@ -211,6 +219,7 @@ class _Place:
             progress=progress,
             policy=policy,
         )
+        progress.say(f"{self.record.name}: unpacking {megabytes(fetched.size)}.")
         note = _Note(source, _sha256(partial), fetched.size, {})
         try:
             self._compare(note, "")
@@ -346,6 +355,8 @@ def _mirrored(url: str) -> str:
 
 def _is_checkpoint_file(path: Path) -> bool:
     """Whether the file is no archive but a V1 checkpoint itself."""
+    from checkpoints.table import MAGIC
+
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - len(MAGIC)))

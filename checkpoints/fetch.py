@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 16
 """Written at once; a connection that falls silent loses less than this."""
 
+LARGEST_FILE = 4 << 30
+"""Bytes; nothing that is fetched here is near it, and no server fills the disk."""
+
 MOST_REDIRECTS = 10
 WORTHWHILE_BYTES = 1 << 20
 """An attempt that brought so many new bytes starts the count of failures again."""
@@ -232,15 +235,22 @@ class _Transfer:
             self._progress.task(self._description, total, "bytes") as task,
         ):
             task.advance(offset)
+            self._refuse_size(total or 0)
+            size = offset
             # Undecoded: what lies on the server, also where it is called Content-Encoding: gzip.
             for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
+                size += len(chunk)
+                self._refuse_size(size)
                 file.write(chunk)
                 task.advance(len(chunk))
             file.flush()
             os.fsync(file.fileno())
-        size = self._partial.stat().st_size
         if total is not None and size < total:
             raise _FailedError(f"the connection ended at {size} of {total} bytes")
+
+    def _refuse_size(self, size: int) -> None:
+        if size > LARGEST_FILE:
+            raise self.error(f"larger than {megabytes(LARGEST_FILE)}, the most that is fetched")
 
     def _continued(self, response: Response, offset: int, beginning: _Beginning) -> int | None:
         """Total length, after checking that this answer continues the partial file."""
@@ -288,16 +298,16 @@ class _Transfer:
             if not response.is_redirect:
                 return response
             response.close()
-            target = urljoin(url, response.headers["Location"])
-            self._check_redirect(target)
-            url = target
+            url = self._redirected(url, response.headers["Location"])
         raise self.error(f"more than {MOST_REDIRECTS} redirects")
 
-    def _check_redirect(self, target: str) -> None:
+    def _redirected(self, url: str, location: str) -> str:
+        """The address a redirect leads to, if it may be followed."""
+        target = urljoin(url, location)
         parts = urlsplit(target)
         plain = self._url.startswith("http:") or parts.hostname in ("localhost", "127.0.0.1", "::1")
         if parts.scheme == "https" or (parts.scheme == "http" and plain):
-            return
+            return target
         raise self.error(f"redirected to {shown_url(target)}, which is not followed: not https")
 
     @contextmanager
@@ -315,6 +325,8 @@ class _Transfer:
             if not self._reached_server and not _was_cut(error):
                 raise self.error(f"cannot be reached: {_innermost(error)}") from error
             raise _FailedError(f"the connection was cut: {_innermost(error)}") from error
+        except ValueError as error:
+            raise self.error(f"redirected to what is no address: {error}") from error
 
     def _beginning(self) -> _Beginning | None:
         """What the partial file is of; None where there is nothing to continue."""

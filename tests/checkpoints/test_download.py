@@ -75,7 +75,10 @@ def test_a_v1_checkpoint(mirror, get, heard, tmp_path):
         "files": {"inception_v3.ckpt": len(V1)},
     }
     assert not stat.S_IMODE(got.path.stat().st_mode) & 0o111
-    assert heard.said == [f"inception_v3: fetching {mirror.url(V1_PATH)} into {tmp_path / 'to'}."]
+    assert heard.said == [
+        f"inception_v3: fetching {mirror.url(V1_PATH)} into {tmp_path / 'to'}.",
+        "inception_v3: unpacking 0.2 MB.",
+    ]
 
 
 def test_a_v2_checkpoint(mirror, get, tmp_path):
@@ -241,7 +244,7 @@ def test_an_archive_put_there_by_hand_that_is_cut(get, mirror, tmp_path):
     with pytest.raises(BrokenFileError, match="is cut or damaged") as caught:
         get()
     assert str(place) in caught.value.message
-    assert "add --overwrite" in caught.value.next_step
+    assert f"Remove {place}, or add --overwrite" in caught.value.next_step
     assert get(overwrite=True).path.read_bytes() == V1
 
 

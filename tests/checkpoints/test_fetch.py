@@ -217,6 +217,20 @@ def test_a_redirect_to_elsewhere_is_not(get, http_server, target):
     assert target[:8] in caught.value.message
 
 
+def test_a_redirect_to_nonsense(get, http_server):
+    fault = http_server.Fault(status=302, headers={"Location": "http://[nonsense"})
+    http_server.faults["/b"] = [fault]
+    with pytest.raises(DownloadError, match="redirected to what is no address"):
+        get(http_server.url("/b"))
+
+
+def test_a_file_without_end_is_refused(get, http_server, monkeypatch, tmp_path):
+    monkeypatch.setattr("checkpoints.fetch.LARGEST_FILE", HALF)
+    with pytest.raises(DownloadError, match="the most that is fetched"):
+        get()
+    assert (tmp_path / "a.partial").stat().st_size == 0
+
+
 def test_a_redirect_in_circles_ends(get, http_server):
     http_server.faults["/b"] = [http_server.Fault(status=302, headers={"Location": "/b"})] * 20
     with pytest.raises(DownloadError, match="more than 10 redirects"):

@@ -37,7 +37,10 @@ def test_people_are_told_where_it_is_and_what_comes_next(run, tmp_path, http_ser
         f"  SHA-256 {hashlib.sha256(archive).hexdigest()}, {len(archive)} bytes\n"
         "Next: slimtune plan --net inception_v3 --checkpoint inception_v3 --classes 5\n"
     )
-    assert err == f"inception_v3: fetching {http_server.url(PATH)} into {path.parent}.\n"
+    assert err == (
+        f"inception_v3: fetching {http_server.url(PATH)} into {path.parent}.\n"
+        "inception_v3: unpacking 0.0 MB.\n"
+    )
     assert path.read_bytes() == b"the checkpoint"
 
 
