@@ -10,32 +10,27 @@ holds more than a few pictures in memory.
 from __future__ import annotations
 
 import hashlib
-import os
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from checkpoints.errors import DataError, UsageError, listed
+from checkpoints.errors import DataError, OutputExistsError, UsageError, listed
 from checkpoints.files import atomic_directory, refuse_existing
 from checkpoints.progress import SILENT, Progress
 from finetune.cleaning import Cleaned, Rejected, clean_all
 from finetune.dataset import (
     SPLITS,
     Shard,
-    shard_name,
+    is_dataset_directory,
     write_dataset_file,
 )
-from finetune.pictures import read_picture_file
-from finetune.records import RecordWriter, make_example
-from finetune.sources import Source, SourceItem
+from finetune.shard_writer import deal, write_shard
+from finetune.sources import Source
 from finetune.sources.folders import read_folders, suggests_deeper
-
-DEFAULT_SHARDS = 5
-LARGE_SHARD_BYTES = 256 << 20
-"""Without --shards there are five, or more where one would be larger than this."""
+from finetune.splits import assign_splits, find_duplicates
 
 _SPOOL = "spool"
 
@@ -143,9 +138,6 @@ def build(
 ) -> BuildResult:
     """Makes a dataset directory of a folder of class folders.
 
-    Worker processes are started by spawn: a script that calls this with more than one process
-    needs the usual `if __name__ == "__main__":`.
-
     Args:
       pictures: folder of class folders, or of train, val and test folders of them.
       out: the dataset directory to make.
@@ -167,76 +159,90 @@ def build(
     started = time.monotonic()
     _check_options(val, test, shards, processes, max_side, depth)
     out = Path(out)
-    refuse_existing(out, overwrite)
+    _check_output(Path(pictures), out, overwrite)
     source = read_folders(Path(pictures), depth)
     _say_levels(source, depth, progress)
     with atomic_directory(out, overwrite) as partial:
         spool = partial / _SPOOL
         spool.mkdir()
         met = _clean_source(source, spool, processes, on_error, max_side, progress)
-        if not met.cleaned:
-            raise DataError(
-                f"{source.root} has no usable picture:\n"
-                + listed(f"{item.path} {item.detail}" for item in met.skipped),
-                next_step="Replace the files named.",
-            )
-        classes, label_of = _filled_classes(source, met.cleaned)
-        split_of = assign_splits(source, met.cleaned, val, test)
-        order = sorted(
-            range(len(met.cleaned)), key=lambda place: (met.cleaned[place].digest, place)
-        )
-        written: dict[str, list[Shard]] = {}
-        counts = {split: [0] * len(classes) for split in SPLITS}
-        with progress.task("Writing shards", len(order), "pictures") as task:
-            for split in SPLITS:
-                places = [place for place in order if split_of[place] == split]
-                chosen = [met.cleaned[place] for place in places]
-                for cleaned in chosen:
-                    counts[split][label_of[source.items[cleaned.item].label]] += 1
-                if chosen:
-                    written[split] = []
-                for path, part in _deal(partial, source.name, split, chosen, shards):
-                    _write_shard(path, part, source, spool, label_of, classes)
-                    written[split].append(Shard(path, len(part)))
-                    task.advance(len(part))
-        content_hash = _content_hash(source, met.cleaned, split_of, order)
-        write_dataset_file(
-            partial,
-            name=source.name,
-            classes=classes,
-            splits=written,
-            counts=counts,
-            content_hash=content_hash,
-        )
+        written = _write(source, met.cleaned, partial, spool, val, test, shards, progress)
         for file in spool.iterdir():
             file.unlink()
         spool.rmdir()
-    duplicates, repeated = find_duplicates(source, met.cleaned, split_of)
-    val_counts, train_counts = counts["val"], counts["train"]
+    duplicates, repeated = find_duplicates(source, met.cleaned, written.splits)
     return BuildResult(
         path=out,
         name=source.name,
-        classes=classes,
-        counts={split: tuple(numbers) for split, numbers in counts.items()},
+        classes=written.classes,
+        counts=written.counts,
         num_pictures=len(met.cleaned),
         changes=dict(sorted(met.changes.items())),
         skipped=tuple(met.skipped),
         ignored=source.ignored,
-        empty_classes=tuple(name for name in source.classes if name not in set(classes)),
-        without_validation=tuple(
-            name
-            for name, count in zip(classes, val_counts, strict=True)
-            if count == 0 and (val > 0 or "val" in source.splits)
-        ),
-        without_training=tuple(
-            name for name, count in zip(classes, train_counts, strict=True) if count == 0
-        ),
+        empty_classes=tuple(name for name in source.classes if name not in written.classes),
+        without_validation=_lacking(written, "val") if val > 0 or "val" in source.splits else (),
+        without_training=_lacking(written, "train"),
         duplicates=duplicates,
         repeated=repeated,
-        hash=content_hash,
+        hash=written.content_hash,
         outline=source.outline,
         seconds=time.monotonic() - started,
     )
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What went into the directory; `splits` has the split of each cleaned picture."""
+
+    classes: tuple[str, ...]
+    splits: list[str]
+    counts: dict[str, tuple[int, ...]]
+    content_hash: str
+
+
+def _lacking(written: _Written, split: str) -> tuple[str, ...]:
+    """The classes without a picture in a split."""
+    counts = written.counts[split]
+    return tuple(name for name, count in zip(written.classes, counts, strict=True) if count == 0)
+
+
+def _write(
+    source: Source,
+    cleaned: Sequence[Cleaned],
+    directory: Path,
+    spool: Path,
+    val: float,
+    test: float,
+    shards: int | None,
+    progress: Progress,
+) -> _Written:
+    """Writes the shards, dataset.json and labels.txt."""
+    classes, label_of = _filled_classes(source, cleaned)
+    splits = assign_splits(source, cleaned, val, test)
+    order = sorted(range(len(cleaned)), key=lambda place: (cleaned[place].digest, place))
+    files: dict[str, list[Shard]] = {}
+    counts = {split: [0] * len(classes) for split in SPLITS}
+    with progress.task("Writing shards", len(order), "pictures") as task:
+        for split in SPLITS:
+            chosen = [cleaned[place] for place in order if splits[place] == split]
+            for picture in chosen:
+                counts[split][label_of[source.items[picture.item].label]] += 1
+            for path, part in deal(directory, source.name, split, chosen, shards):
+                write_shard(path, part, source, spool, label_of, classes)
+                files.setdefault(split, []).append(Shard(path, len(part)))
+                task.advance(len(part))
+    content_hash = _content_hash(source, cleaned, splits, order)
+    write_dataset_file(
+        directory,
+        name=source.name,
+        classes=classes,
+        splits=files,
+        counts=counts,
+        content_hash=content_hash,
+    )
+    fixed = {split: tuple(numbers) for split, numbers in counts.items()}
+    return _Written(classes, splits, fixed, content_hash)
 
 
 def _check_options(
@@ -261,6 +267,21 @@ def _check_options(
     ):
         if value is not None and value < 1:
             raise UsageError(f"{option} is below 1.", expected="1 or more", received=value)
+
+
+def _check_output(pictures: Path, out: Path, overwrite: bool) -> None:
+    """--overwrite replaces datasets, not folders of other things, and never the pictures."""
+    refuse_existing(out, overwrite)
+    if out.resolve() in (pictures.resolve(), *pictures.resolve().parents):
+        raise UsageError(
+            f"{out} holds the pictures and would be replaced.",
+            next_step="Name another output directory.",
+        )
+    if out.is_dir() and any(out.iterdir()) and not is_dataset_directory(out):
+        raise OutputExistsError(
+            f"{out} is there and is no dataset; --overwrite replaces datasets only.",
+            next_step="Name another output directory, or remove this one yourself.",
+        )
 
 
 def _say_levels(source: Source, depth: int, progress: Progress) -> None:
@@ -302,6 +323,12 @@ def _clean_source(
                 raise _stopped(path, answer)
             met.skipped.append(Skipped(path, answer.kind, answer.detail))
             progress.say(f"Skipped {path}: {answer.detail}")
+    if not met.cleaned:
+        raise DataError(
+            f"{source.root} has no usable picture:\n"
+            + listed(f"{item.path} {item.detail}" for item in met.skipped),
+            next_step="Replace the files named.",
+        )
     return met
 
 
@@ -322,66 +349,6 @@ def _filled_classes(
     return classes, {label: place for place, label in enumerate(filled)}
 
 
-def assign_splits(source: Source, cleaned: Sequence[Cleaned], val: float, test: float) -> list[str]:
-    """The split of each picture, by the hash of its file's content.
-
-    A picture keeps its split when others are added. Where a class would be left without a
-    training picture, its picture with the highest hash trains.
-
-    Args:
-      source: names the splits that the pictures already have.
-      cleaned: the usable pictures.
-      val: share for validation; not used where the source has a val split of its own.
-      test: share for the test split; not used where the source has one.
-    """
-    test_below = 0.0 if "test" in source.splits else test
-    val_below = test_below + (0.0 if "val" in source.splits else val)
-    splits: list[str] = []
-    in_training: set[int] = set()
-    highest: dict[int, tuple[bytes, int]] = {}
-    for place, picture in enumerate(cleaned):
-        item = source.items[picture.item]
-        fraction = int.from_bytes(picture.digest[:8], "big") / 2**64
-        if item.split is not None and item.split != "train":
-            split = item.split
-        elif fraction < test_below:
-            split = "test"
-        elif fraction < val_below:
-            split = "val"
-        else:
-            split = "train"
-        if split == "train":
-            in_training.add(item.label)
-        elif item.split in (None, "train"):
-            highest[item.label] = max(highest.get(item.label, (b"", -1)), (picture.digest, place))
-        splits.append(split)
-    for label, (_, place) in highest.items():
-        if label not in in_training:
-            splits[place] = "train"
-    return splits
-
-
-def find_duplicates(
-    source: Source, cleaned: Sequence[Cleaned], split_of: Sequence[str]
-) -> tuple[tuple[tuple[str, ...], ...], int]:
-    """Files of the same content: groups across classes or splits, and the number of mere repeats."""
-    by_digest: dict[bytes, list[int]] = defaultdict(list)
-    for place, picture in enumerate(cleaned):
-        by_digest[picture.digest].append(place)
-    groups: list[tuple[str, ...]] = []
-    repeated = 0
-    for places in by_digest.values():
-        if len(places) == 1:
-            continue
-        items = [source.items[cleaned[place].item] for place in places]
-        kinds = {(item.label, split_of[place]) for item, place in zip(items, places, strict=True)}
-        if len(kinds) > 1:
-            groups.append(tuple(item.path for item in items))
-        else:
-            repeated += len(places) - 1
-    return tuple(groups), repeated
-
-
 def _content_hash(
     source: Source, cleaned: Sequence[Cleaned], split_of: Sequence[str], order: Sequence[int]
 ) -> str:
@@ -393,66 +360,3 @@ def _content_hash(
         digest.update(picture.encoding)
         digest.update(f"{split_of[place]}/{name}\n".encode())
     return f"sha256:{digest.hexdigest()}"
-
-
-def _deal(
-    directory: Path,
-    name: str,
-    split: str,
-    pictures: Sequence[Cleaned],
-    shards: int | None,
-) -> Iterator[tuple[Path, Sequence[Cleaned]]]:
-    """Shard paths with their pictures: consecutive ones, numbers that differ by one at most."""
-    if not pictures:
-        return
-    if shards is None:
-        size = sum(picture.size for picture in pictures)
-        shards = max(DEFAULT_SHARDS, -(-size // LARGE_SHARD_BYTES))
-    shards = min(shards, len(pictures))
-    for index in range(shards):
-        start = index * len(pictures) // shards
-        stop = (index + 1) * len(pictures) // shards
-        yield directory / shard_name(name, split, index, shards), pictures[start:stop]
-
-
-def _write_shard(
-    path: Path,
-    pictures: Sequence[Cleaned],
-    source: Source,
-    spool: Path,
-    label_of: Mapping[int, int],
-    classes: Sequence[str],
-) -> None:
-    with path.open("wb") as file:
-        writer = RecordWriter(file)
-        for picture in pictures:
-            item = source.items[picture.item]
-            label = label_of[item.label]
-            writer.write(
-                make_example(
-                    {
-                        "image/encoded": _stored_bytes(picture, item, source.root, spool),
-                        "image/format": picture.format,
-                        "image/height": picture.height,
-                        "image/width": picture.width,
-                        "image/class/label": label,
-                        "image/class/text": classes[label],
-                        "image/filename": os.fsencode(item.path),
-                    }
-                )
-            )
-
-
-def _stored_bytes(picture: Cleaned, item: SourceItem, root: Path, spool: Path) -> bytes:
-    if picture.spool:
-        with (spool / picture.spool).open("rb") as file:
-            file.seek(picture.offset)
-            return file.read(picture.size)
-    path = root / item.path
-    data = read_picture_file(path)
-    if hashlib.sha256(data).digest()[: len(picture.digest)] != picture.digest:
-        raise DataError(
-            f"{path} changed while the dataset was built.",
-            next_step="Build again when nobody writes into the folder.",
-        )
-    return data[: picture.size]

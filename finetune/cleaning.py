@@ -1,17 +1,23 @@
-"""Cleaning many picture files in worker processes. Only short answers cross between them."""
+"""Cleaning many picture files in worker processes. Only short answers cross between them.
+
+The workers are plain processes that read batches of paths and write answers, a line of JSON
+each. Unlike multiprocessing's they never run the caller's script again, so that a script needs
+no guard, and a notebook or a program read from stdin works as well.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from checkpoints.errors import DataError
 from finetune.picture_formats import PictureError
@@ -22,7 +28,14 @@ _FEW_PICTURES = 64
 """So few are cleaned before a second process would have started."""
 
 _WAITING_BATCHES = 4
+"""Batches a worker may have before it; their answers fit into a pipe."""
+
+_DETAIL_LENGTH = 200
 _DIGEST_BYTES = 16
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from finetune.cleaning import serve; serve()"
+)
 
 
 class Cleaned(NamedTuple):
@@ -87,34 +100,104 @@ def clean_all(
     Raises:
       DataError: a worker process died.
     """
-    batches = [(start, paths[start : start + _BATCH]) for start in range(0, len(paths), _BATCH)]
     if processes is None:
         processes = 1 if len(paths) <= _FEW_PICTURES else available_cores()
-    processes = min(processes, len(batches))
+    starts = range(0, len(paths), _BATCH)
+    processes = min(processes, len(starts))
     if processes <= 1:
-        for start, batch in batches:
-            yield from _clean_batch(str(root), start, batch, spool, max_side)
+        for start in starts:
+            yield from _clean_batch(root, start, paths[start : start + _BATCH], spool, max_side)
         return
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_ignore_interrupts
-    ) as pool:
-        waiting: deque[Future[list[Cleaned | Rejected]]] = deque()
+    workers = [_Worker() for _ in range(processes)]
+    waiting: deque[_Worker] = deque()
+    try:
+        for number, start in enumerate(starts):
+            worker = workers[number % processes]
+            worker.ask(root, start, paths[start : start + _BATCH], spool, max_side)
+            waiting.append(worker)
+            if len(waiting) >= processes * _WAITING_BATCHES:
+                yield from waiting.popleft().answers()
+        while waiting:
+            yield from waiting.popleft().answers()
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+class _Worker:
+    """A process that cleans batches in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._asked: deque[Sequence[str]] = deque()
+
+    def ask(
+        self, root: Path, start: int, paths: Sequence[str], spool: Path | None, max_side: int | None
+    ) -> None:
+        line = json.dumps([str(root), start, paths, spool and str(spool), max_side])
+        self._asked.append(paths)
+        pipe = _open(self._process.stdin)
         try:
-            for start, batch in batches:
-                waiting.append(pool.submit(_clean_batch, str(root), start, batch, spool, max_side))
-                if len(waiting) >= processes * _WAITING_BATCHES:
-                    yield from waiting.popleft().result()
-            while waiting:
-                yield from waiting.popleft().result()
-        except BrokenProcessPool as err:
+            pipe.write(line.encode("ascii") + b"\n")
+            pipe.flush()
+        except BrokenPipeError:
+            # It has died; `answers` finds no line and says so.
+            return
+
+    def answers(self) -> Iterator[Cleaned | Rejected]:
+        line = _open(self._process.stdout).readline()
+        paths = self._asked.popleft()
+        if not line:
             raise DataError(
                 "A worker process died while it cleaned pictures.",
-                expected='enough memory; in a script of your own, if __name__ == "__main__":',
-                received=err,
-                next_step="Use one process (--processes 1) to see where it stops.",
-            ) from err
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+                expected=f"an answer about {paths[0]} to {paths[-1]}",
+                received=f"exit {self._process.wait()}",
+                next_step="Use one process (--processes 1) to see at which picture.",
+            )
+        for answer in json.loads(line):
+            if len(answer) == len(Rejected._fields):
+                yield Rejected(*answer)
+                continue
+            picture = Cleaned(*answer)
+            yield picture._replace(
+                digest=bytes.fromhex(answer[1]),
+                encoding=bytes.fromhex(answer[2]),
+                format=sys.intern(picture.format),
+                changes=tuple(sys.intern(change) for change in picture.changes),
+            )
+
+    def stop(self) -> None:
+        """Ends the process; what it still does, nobody waits for."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                _open(pipe).close()
+        self._process.wait()
+
+
+def _open(pipe: IO[bytes] | None) -> IO[bytes]:
+    """The pipe, which is there because it was asked for."""
+    if pipe is None:
+        raise DataError("A worker process has no pipe.")
+    return pipe
+
+
+def serve() -> None:
+    """What a worker process does: a batch from stdin, its answers to stdout, until stdin ends."""
+    # An interrupt reaches the whole process group; the parent alone answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever a library prints must not stand between the answers.
+    os.dup2(2, 1)
+    for line in sys.stdin.buffer:
+        root, start, paths, spool, max_side = json.loads(line)
+        cleaned = _clean_batch(Path(root), start, paths, spool and Path(spool), max_side)
+        answers.write(json.dumps(cleaned, default=bytes.hex).encode("ascii") + b"\n")
+        answers.flush()
 
 
 def available_cores() -> int:
@@ -124,13 +207,8 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _ignore_interrupts() -> None:
-    # An interrupt reaches the whole process group; the parent alone answers it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def _clean_batch(
-    root: str, start: int, paths: Sequence[str], spool: Path | None, max_side: int | None
+    root: Path, start: int, paths: Sequence[str], spool: Path | None, max_side: int | None
 ) -> list[Cleaned | Rejected]:
     return [
         _clean_one(root, start + place, path, spool, max_side) for place, path in enumerate(paths)
@@ -138,14 +216,14 @@ def _clean_batch(
 
 
 def _clean_one(
-    root: str, item: int, path: str, spool: Path | None, max_side: int | None
+    root: Path, item: int, path: str, spool: Path | None, max_side: int | None
 ) -> Cleaned | Rejected:
-    full = Path(root, path)
+    full = root / path
     try:
         data = read_picture_file(full)
         picture = clean_bytes(str(full), data, max_side)
     except PictureError as error:
-        return Rejected(item, error.kind, error.detail)
+        return Rejected(item, error.kind, error.detail[:_DETAIL_LENGTH])
     digest = hashlib.sha256(data).digest()[:_DIGEST_BYTES]
     spool_name, offset, encoding = "", 0, b""
     if not data.startswith(picture.encoded):

@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "inspect": "scripts.commands.inspect",
     "nets": "scripts.commands.nets",
     "download": "scripts.commands.download",
+    "data": "scripts.commands.data",
     "plan": "scripts.commands.plan",
     "train": "scripts.commands.train",
     "evaluate": "scripts.commands.evaluate",

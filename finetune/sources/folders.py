@@ -110,6 +110,11 @@ def read_folders(root: Path, depth: int = 1) -> Source:
     )
 
 
+def list_pictures(root: Path) -> list[str]:
+    """Every picture file below a folder, at any level, by its path from there."""
+    return list(_walk(root).all_pictures())
+
+
 def safe_name(root: Path) -> str:
     """The folder's name as it may stand in shards' names: letters of any script, digits, - and _."""
     name = re.sub(r"[^\w-]+", "_", Path(root).absolute().name).strip("_")

@@ -1,0 +1,52 @@
+"""A dataset directory as a plain tf.data.Dataset, for loops of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from exporters.runtime import load_tensorflow
+from finetune.cleaning import available_cores
+from finetune.dataset import check_labels, read_dataset
+from finetune.input_pipeline import encoded_dataset
+from finetune.pixels.decode import decode
+from finetune.preprocessing import Preprocessing
+
+
+def load(
+    directory: str | Path,
+    split: str = "train",
+    *,
+    image_size: int | None = None,
+    preprocessing: str = "inception",
+) -> Any:
+    """The pictures of a split, each once, in the order of the shards; not shuffled, not batched.
+
+    Args:
+      directory: made by `data build`, or TF-Slim's own.
+      split: train, val (or validation) or test.
+      image_size: height and width in pixels that the pictures are brought to as for
+        evaluation; None: the pictures as they are.
+      preprocessing: inception or vgg; counts only with `image_size`.
+
+    Returns:
+      A tf.data.Dataset of (image, label). image: [height, width, 3] uint8, RGB, 0 to 255; with
+      `image_size` [image_size, image_size, 3] float32 in the preprocessing's value range
+      (inception: -1 to 1). label: scalar int64, the class's place in `labels.txt`.
+
+    Raises:
+      NotFoundError: the directory or split is not there.
+      DataError: a shard is damaged or a label out of range.
+    """
+    tf = load_tensorflow()
+    dataset = read_dataset(Path(directory))
+    check_labels(dataset)
+    net_input = None if image_size is None else Preprocessing(preprocessing, image_size)
+
+    @tf.autograph.experimental.do_not_convert
+    def prepare(encoded: Any, label: Any, name: Any) -> tuple[Any, Any]:
+        return (decode(encoded) if net_input is None else net_input.evaluation(encoded)), label
+
+    return encoded_dataset(dataset, split).map(
+        prepare, num_parallel_calls=available_cores(), deterministic=True
+    )

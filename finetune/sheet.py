@@ -1,0 +1,298 @@
+"""A contact sheet: a row of pictures for each class, as they are or as the net sees them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from checkpoints.errors import DataError
+from checkpoints.files import atomic_file
+from finetune.dataset import is_dataset_directory, read_dataset
+from finetune.fonts import SheetFont
+from finetune.picture_formats import PictureError
+from finetune.pictures import clean
+from finetune.preprocessing import Preprocessing
+from finetune.sources.folders import read_folders
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+CELL = 144
+"""Height and width of a picture's place, in pixels."""
+
+MAX_CLASSES = 24
+_GAP = 8
+_LEAD_GAP = 24
+_MARGIN = 20
+_NAME_HEIGHT = 26
+_TITLE_HEIGHT = 54
+_VIEWS = 5
+_BACKGROUND = (250, 250, 248)
+_MAT = (232, 232, 228)
+_INK = (34, 34, 34)
+_FAINT = (110, 110, 106)
+_BOX_COLOURS = ((230, 57, 70), (29, 120, 190), (42, 157, 80), (240, 160, 20), (140, 80, 180))
+
+Mode = Literal["plain", "augment", "boxes"]
+
+
+@dataclass(frozen=True)
+class SheetResult:
+    """What was drawn.
+
+    Attributes:
+      path: the PNG.
+      classes: the classes that have a row.
+      left_out: how many more classes there are.
+      num_pictures: different pictures on the sheet.
+      missing_characters: characters that no font here has; they stand as U+XXXX.
+    """
+
+    path: Path
+    classes: tuple[str, ...]
+    left_out: int
+    num_pictures: int
+    missing_characters: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The object `data show --json` prints."""
+        return {
+            "path": str(self.path),
+            "classes": list(self.classes),
+            "left_out": self.left_out,
+            "pictures": self.num_pictures,
+            "missing_characters": self.missing_characters,
+        }
+
+
+def draw_sheet(
+    path: Path | str,
+    out: Path | str,
+    *,
+    mode: Mode = "plain",
+    per_class: int = 8,
+    split: str | None = None,
+    preprocessing: Preprocessing | None = None,
+    augment: str = "full",
+    seed: int = 0,
+    depth: int = 1,
+    overwrite: bool = False,
+) -> SheetResult:
+    """Draws the sheet as a PNG.
+
+    Args:
+      path: folder of class folders, or a dataset directory.
+      out: the PNG.
+      mode: "plain" shows `per_class` pictures of each class as they are; "augment" shows one
+        picture of each class as evaluation sees it and then as training sees it, five times;
+        "boxes" draws five sampled crops into each picture.
+      per_class: pictures of each class in "plain" and "boxes".
+      split: of a dataset; None: train, or what there is.
+      preprocessing: for "augment"; None: inception at 299.
+      augment: "full" or "fast", for "augment".
+      seed: of the views and boxes.
+      depth: how many levels of folders make a class's name.
+      overwrite: replace `out`.
+
+    Raises:
+      OutputExistsError: `out` is there and may not be replaced.
+      DataError: there is no usable picture.
+    """
+    from checkpoints.files import refuse_existing
+
+    path, out = Path(path), Path(out)
+    refuse_existing(out, overwrite)
+    wanted = 1 if mode == "augment" else per_class
+    name, classes, rows = (
+        _from_dataset(path, split, wanted)
+        if path.is_file() or is_dataset_directory(path)
+        else _from_folders(path, wanted, depth)
+    )
+    shown = {label: rows[label] for label in sorted(rows)[:MAX_CLASSES]}
+    if not shown:
+        raise DataError(f"{path} has no usable picture to show.")
+    drawn: Mapping[int, Sequence[Image]]
+    if mode == "plain":
+        drawn = {label: [_open(data) for data in row] for label, row in shown.items()}
+        caption = "as they are"
+    elif mode == "boxes":
+        drawn = _with_boxes(shown, seed)
+        caption = "five sampled crops each"
+    else:
+        preprocessing = preprocessing or Preprocessing("inception", 299)
+        drawn = _views(shown, preprocessing, augment, seed)
+        caption = (
+            f"{preprocessing.name} {preprocessing.image_size}: evaluation first, then training "
+            f"({augment})"
+        )
+    font = SheetFont()
+    left_out = len(rows) - len(shown)
+    more = f", {left_out} more classes not shown" if left_out else ""
+    sheet = _lay_out(
+        f"{name}: {caption}{more}",
+        [(classes[label], drawn[label]) for label in drawn],
+        font,
+        _LEAD_GAP if mode == "augment" else _GAP,
+    )
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG")
+    with atomic_file(out) as file:
+        file.write(buffer.getvalue())
+    return SheetResult(
+        path=out,
+        classes=tuple(classes[label] for label in shown),
+        left_out=left_out,
+        num_pictures=sum(len(row) for row in shown.values()),
+        missing_characters="".join(sorted(font.missing)),
+    )
+
+
+_Rows = dict[int, list[bytes]]
+
+
+def _from_folders(root: Path, wanted: int, depth: int) -> tuple[str, tuple[str, ...], _Rows]:
+    """Pictures spread evenly over each class's files; those that cannot be read are passed over."""
+    source = read_folders(root, depth)
+    paths: dict[int, list[str]] = {}
+    for item in source.items:
+        paths.setdefault(item.label, []).append(item.path)
+    rows: _Rows = {}
+    for label, names in paths.items():
+        step = max(1, len(names) // wanted)
+        for name in [*names[::step], *names]:
+            if len(rows.get(label, ())) == wanted:
+                break
+            try:
+                encoded = clean(root / name).encoded
+            except PictureError:
+                continue
+            if encoded not in rows.get(label, ()):
+                rows.setdefault(label, []).append(encoded)
+    return source.name, source.classes, rows
+
+
+def _from_dataset(path: Path, split: str | None, wanted: int) -> tuple[str, tuple[str, ...], _Rows]:
+    from finetune.record_index import read_index
+    from finetune.records import mapped
+
+    dataset = read_dataset(path)
+    chosen = dataset.split(split) if split else next(iter(dataset.splits.values()))
+    index = read_index(chosen)
+    rows: _Rows = {}
+    for label in np.unique(index.labels):
+        for position in np.flatnonzero(index.labels == label)[:wanted]:
+            start = int(index.picture_starts[position])
+            with mapped(index.paths[int(index.shards[position])]) as view:
+                data = bytes(view[start : start + int(index.picture_lengths[position])])
+            rows.setdefault(int(label), []).append(data)
+    # A label without a class is a finding of `data check`; here it must not hide the sheet.
+    names = [*dataset.classes, *(f"label {n}" for n in range(len(dataset.classes), max(rows) + 1))]
+    return f"{dataset.name}, {chosen.name}", tuple(names), rows
+
+
+def _open(encoded: bytes) -> Image:
+    from PIL import Image as ImageModule
+
+    with ImageModule.open(io.BytesIO(encoded)) as image:
+        return image.convert("RGB")
+
+
+def _keys(seed: int, row: int, count: int) -> Iterator[tuple[int, int]]:
+    """Keys as the input pipeline makes them: of record `row` in the epochs 0, 1, 2 ..."""
+    for epoch in range(count):
+        yield seed, (epoch << 33) | (row << 1)
+
+
+def _views(
+    rows: Mapping[int, Sequence[bytes]], preprocessing: Preprocessing, augment: str, seed: int
+) -> dict[int, list[Image]]:
+    from PIL import Image as ImageModule
+
+    from exporters.runtime import load_tensorflow
+
+    tf = load_tensorflow()
+    low, high = preprocessing.value_range
+    drawn: dict[int, list[Image]] = {}
+    for label, row in rows.items():
+        views = [preprocessing.evaluation(tf.constant(row[0]))]
+        views.extend(
+            preprocessing.training(tf.constant(row[0]), tf.constant(key, tf.int64), augment)
+            for key in _keys(seed, label, _VIEWS)
+        )
+        drawn[label] = []
+        for view in views:
+            pixels = (np.asarray(view) - low) / (high - low) * 255.0
+            pixels = np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
+            drawn[label].append(ImageModule.fromarray(pixels))
+    return drawn
+
+
+def _with_boxes(rows: Mapping[int, Sequence[bytes]], seed: int) -> dict[int, list[Image]]:
+    from PIL import ImageDraw
+
+    from exporters.runtime import load_tensorflow
+    from finetune.pixels.decode import sample_crop
+
+    tf = load_tensorflow()
+    drawn: dict[int, list[Image]] = {}
+    number = 0
+    for label, row in rows.items():
+        drawn[label] = []
+        for data in row:
+            image = _open(data)
+            draw = ImageDraw.Draw(image)
+            stroke = max(2, round(max(image.size) / CELL * 2))
+            for colour, key in zip(_BOX_COLOURS, _keys(seed, number, _VIEWS), strict=True):
+                begin, size = sample_crop(
+                    tf.constant([image.height, image.width, 3]), tf.constant(key, tf.int64)
+                )
+                top, left = int(begin[0]), int(begin[1])
+                bottom, right = top + int(size[0]) - 1, left + int(size[1]) - 1
+                draw.rectangle((left, top, right, bottom), outline=colour, width=stroke)
+            drawn[label].append(image)
+            number += 1
+    return drawn
+
+
+def _lay_out(
+    title: str, rows: Sequence[tuple[str, Sequence[Image]]], font: SheetFont, lead_gap: int
+) -> Image:
+    """Title, then for each class its name and below it its pictures.
+
+    `lead_gap` is the room behind the first picture of a row.
+    """
+    from PIL import Image as ImageModule
+    from PIL import ImageDraw
+
+    columns = max(len(pictures) for _, pictures in rows)
+    width = 2 * _MARGIN + columns * (CELL + _GAP) - 2 * _GAP + lead_gap
+    width = max(width, 2 * _MARGIN + font.width(title, 20))
+    row_height = _NAME_HEIGHT + CELL + 2 * _GAP
+    height = _TITLE_HEIGHT + len(rows) * row_height + _MARGIN
+    sheet = ImageModule.new("RGB", (width, height), _BACKGROUND)
+    draw = ImageDraw.Draw(sheet)
+    font.draw(draw, (_MARGIN, 14), title, 20, _FAINT, width - 2 * _MARGIN)
+    for number, (name, pictures) in enumerate(rows):
+        top = _TITLE_HEIGHT + number * row_height
+        font.draw(draw, (_MARGIN, top), name, 16, _INK, width - 2 * _MARGIN)
+        for place, picture in enumerate(pictures):
+            left = _MARGIN + place * (CELL + _GAP) + (lead_gap - _GAP if place else 0)
+            _paste(sheet, picture, left, top + _NAME_HEIGHT)
+    return sheet
+
+
+def _paste(sheet: Image, picture: Image, left: int, top: int) -> None:
+    """The whole picture, in the middle of its cell; small ones are enlarged."""
+    from PIL import Image as ImageModule
+
+    scale = CELL / max(picture.size)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    method = ImageModule.Resampling.LANCZOS if scale < 1 else ImageModule.Resampling.NEAREST
+    small = picture.resize(size, method)
+    sheet.paste(_MAT, (left, top, left + CELL, top + CELL))
+    sheet.paste(small, (left + (CELL - size[0]) // 2, top + (CELL - size[1]) // 2))

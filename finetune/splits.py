@@ -1,0 +1,69 @@
+"""Which split a picture goes to, and which files are one picture twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from finetune.cleaning import Cleaned
+from finetune.sources import Source
+
+
+def assign_splits(source: Source, cleaned: Sequence[Cleaned], val: float, test: float) -> list[str]:
+    """The split of each picture, by the hash of its file's content.
+
+    A picture keeps its split when others are added. Where a class would be left without a
+    training picture, its picture with the highest hash trains.
+
+    Args:
+      source: names the splits that the pictures already have.
+      cleaned: the usable pictures.
+      val: share for validation; not used where the source has a val split of its own.
+      test: share for the test split; not used where the source has one.
+    """
+    test_below = 0.0 if "test" in source.splits else test
+    val_below = test_below + (0.0 if "val" in source.splits else val)
+    splits: list[str] = []
+    in_training: set[int] = set()
+    highest: dict[int, tuple[bytes, int]] = {}
+    for place, picture in enumerate(cleaned):
+        item = source.items[picture.item]
+        fraction = int.from_bytes(picture.digest[:8], "big") / 2**64
+        if item.split is not None and item.split != "train":
+            split = item.split
+        elif fraction < test_below:
+            split = "test"
+        elif fraction < val_below:
+            split = "val"
+        else:
+            split = "train"
+        if split == "train":
+            in_training.add(item.label)
+        elif item.split in (None, "train"):
+            highest[item.label] = max(highest.get(item.label, (b"", -1)), (picture.digest, place))
+        splits.append(split)
+    for label, (_, place) in highest.items():
+        if label not in in_training:
+            splits[place] = "train"
+    return splits
+
+
+def find_duplicates(
+    source: Source, cleaned: Sequence[Cleaned], split_of: Sequence[str]
+) -> tuple[tuple[tuple[str, ...], ...], int]:
+    """Files of the same content: groups across classes or splits, and the number of mere repeats."""
+    by_digest: dict[bytes, list[int]] = defaultdict(list)
+    for place, picture in enumerate(cleaned):
+        by_digest[picture.digest].append(place)
+    groups: list[tuple[str, ...]] = []
+    repeated = 0
+    for places in by_digest.values():
+        if len(places) == 1:
+            continue
+        items = [source.items[cleaned[place].item] for place in places]
+        kinds = {(item.label, split_of[place]) for item, place in zip(items, places, strict=True)}
+        if len(kinds) > 1:
+            groups.append(tuple(item.path for item in items))
+        else:
+            repeated += len(places) - 1
+    return tuple(groups), repeated

@@ -1,0 +1,151 @@
+"""slimtune data build: folders of pictures to shards."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from checkpoints.errors import listed
+from scripts.output import Output
+from scripts.verb import verb
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from finetune.build import BuildResult
+
+
+@verb(
+    "build",
+    example="slimtune data build flowers shards --val 0.1\n"
+    "slimtune data build flowers shards --test 0.1 --on-error fail --overwrite",
+)
+@click.argument("pictures", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--val", type=float, default=0.1, show_default=True, help="Share of pictures for validation."
+)
+@click.option(
+    "--test", type=float, default=0.0, show_default=True, help="Share of pictures for the test."
+)
+@click.option(
+    "--shards",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Files a split. Default: 5, more for large data.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Worker processes. Default: one a core.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["skip", "fail"]),
+    default="skip",
+    show_default=True,
+    help="Leave broken pictures out and name them, or stop at the first.",
+)
+@click.option(
+    "--max-side",
+    type=click.IntRange(1),
+    metavar="PX",
+    help="Shrink larger pictures to this on the longer side.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Levels of folders that make a class's name.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace OUT.")
+def command(
+    output: Output,
+    pictures: Path,
+    out: Path,
+    val: float,
+    test: float,
+    shards: int | None,
+    processes: int | None,
+    on_error: Literal["skip", "fail"],
+    max_side: int | None,
+    depth: int,
+    overwrite: bool,
+) -> None:
+    """Turn folders of pictures into TFRecord shards.
+
+    PICTURES has one folder for each class; everything inside it belongs to the class, hidden
+    files aside. Where PICTURES holds nothing but train, val and test, these splits are kept. The split of a picture
+    depends on its content alone, so added pictures do not move others. Sound JPEGs are copied
+    byte for byte; other pictures become RGB, as PNG where the source was lossless, else as JPEG.
+    """
+    from finetune.build import build
+
+    result = build(
+        pictures,
+        out,
+        val=val,
+        test=test,
+        shards=shards,
+        processes=processes,
+        on_error=on_error,
+        max_side=max_side,
+        depth=depth,
+        overwrite=overwrite,
+        progress=output,
+    )
+    output.result(result.as_json(), _table(result), *_lines(result))
+    place = shlex.quote(str(out))
+    output.next(
+        f"slimtune data show {place} --out sheet.png",
+        f"slimtune train {place} --run runs/a",
+    )
+
+
+def _table(result: BuildResult) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    splits = [split for split, counts in result.counts.items() if sum(counts)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("label", justify="right")
+    table.add_column("class", overflow="fold")
+    for split in splits:
+        table.add_column(split, justify="right")
+    for label, name in enumerate(result.classes):
+        # Text, so that a name in square brackets is not taken for a style.
+        counts = [str(result.counts[split][label]) for split in splits]
+        table.add_row(str(label), Text(name), *counts)
+    totals = [str(sum(result.counts[split])) for split in splits]
+    table.add_row("", "in all", *totals, style="bold")
+    return table
+
+
+def _lines(result: BuildResult) -> list[str]:
+    lines = [
+        f"{result.num_pictures} pictures in {len(result.classes)} classes -> {result.path} "
+        f"({result.seconds:.1f} s)"
+    ]
+    lines.extend(f"  {count} x {change}" for change, count in result.changes.items())
+    for title, entries in (
+        ("Skipped", [f"{item.path}: {item.detail}" for item in result.skipped]),
+        ("Other files, left alone", result.ignored),
+        ("Folders without a usable picture, no class of the dataset", result.empty_classes),
+        ("Classes without a validation picture", result.without_validation),
+        ("Classes without a training picture", result.without_training),
+        (
+            "The same picture in several classes or splits",
+            [" = ".join(group) for group in result.duplicates],
+        ),
+    ):
+        if entries:
+            lines.append(f"{title} ({len(entries)}):\n{listed(entries)}")
+    if result.repeated:
+        lines.append(f"Files that repeat another of their class: {result.repeated}")
+    return lines

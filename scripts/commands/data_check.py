@@ -1,0 +1,73 @@
+"""slimtune data check: what is wrong with pictures or shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from scripts.output import Output
+from scripts.verb import verb
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from finetune.check import CheckResult
+
+_SHOWN = 50
+
+
+@verb("check", example="slimtune data check flowers\nslimtune data check shards --json")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Worker processes. Default: one a core.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Levels of folders that make a class's name.",
+)
+def command(output: Output, path: Path, processes: int | None, depth: int) -> None:
+    """Find what is wrong with pictures or shards.
+
+    Looks at every picture below PATH, or at every record of a dataset or shard. Exit 1 where something is found: broken, misnamed or doubled pictures, classes without
+    pictures, folders at the wrong level, damaged records, labels that name no class. What
+    data build puts right by itself is a note under --json and no problem.
+    """
+    from finetune.check import check
+
+    result = check(path, depth=depth, processes=processes, progress=output)
+    output.result(result.as_json(), *_renderables(result))
+    if result.problems:
+        raise click.exceptions.Exit(1)
+
+
+def _renderables(result: CheckResult) -> list[Table | str]:
+    from rich.table import Table
+    from rich.text import Text
+
+    what = "records" if result.kind == "dataset" else "pictures"
+    looked = (
+        f"{result.path}: {result.num_pictures} {what} in {len(result.classes)} classes looked at"
+    )
+    notes = Counter(note.detail for note in result.notes if note.kind == "changed")
+    lines = [f"  put right by data build: {count} x {detail}" for detail, count in notes.items()]
+    if not result.problems:
+        return [f"{looked}, no problems.", *lines]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("problem", "where", "what"):
+        table.add_column(heading, overflow="fold")
+    for problem in result.problems[:_SHOWN]:
+        table.add_row(problem.kind, Text(problem.path), Text(problem.detail))
+    found = len(result.problems)
+    if found > _SHOWN:
+        lines.insert(0, f"and {found - _SHOWN} more; --json has all of them.")
+    return [f"{looked}, {found} problem{'s' if found > 1 else ''}:", table, *lines]
