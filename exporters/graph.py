@@ -9,11 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from checkpoints.containers import recognise
-from checkpoints.errors import BrokenFileError, GraphError, NotFoundError, listed
+from checkpoints.errors import GraphError, NotFoundError, listed
 from checkpoints.messages import GraphDef, MetaGraphDef, NodeDef, OpDef, SavedModel
 from exporters.names import TensorName, is_control, node_of, tensor_of
 from exporters.recognise import (
@@ -252,21 +251,38 @@ def _file_of(path: Path) -> Path:
 
 def _parsed(path: Path, kind: GraphKind, data: bytes, text: str | None) -> Any:
     message: Any = _MESSAGES[kind]()
-    try:
-        if text is None:
-            message.ParseFromString(data)
-        else:
-            text_format.Parse(text, message)
-    except (DecodeError, text_format.ParseError, BrokenFileError, RecursionError) as error:
+    damage = _parse_binary(message, data) if text is None else _parse_text(message, text)
+    if damage is not None:
         name = type(message).__name__
-        what = "bytes that end too early or are damaged" if text is None else str(error)
         raise GraphError(
             f"{path} cannot be read as a {name}.",
             expected=f"a whole {name}, {'binary' if text is None else 'text'}",
-            received=what,
+            received=damage,
             next_step="Copy or export the file again.",
-        ) from error
+        )
     return message
+
+
+def _parse_binary(message: Any, data: bytes) -> str | None:
+    """Fills a message; returns what is wrong with the bytes, or None."""
+    try:
+        message.ParseFromString(data)
+    except (DecodeError, RecursionError):
+        return "bytes that end too early or are damaged"
+    return None
+
+
+def _parse_text(message: Any, text: str) -> str | None:
+    """Fills a message; returns what is wrong with the text, or None."""
+    from google.protobuf import text_format
+
+    try:
+        text_format.Parse(text, message)
+    except text_format.ParseError as error:
+        return f"line and column {error}"
+    except RecursionError:
+        return "messages inside messages, too deep to be a graph"
+    return None
 
 
 def _served(path: Path, saved_model: SavedModel) -> MetaGraphDef:

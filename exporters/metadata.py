@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ OUTPUT_ROLES = ("probabilities", "logits", "bottleneck")
 
 
 def _created_by() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return f"slimtune {version('slimtune')}"
     except PackageNotFoundError:

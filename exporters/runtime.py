@@ -147,6 +147,28 @@ class GraphRunner:
             fetched: list[Array] = self._session.run(list(self.outputs), values)
         return fetched
 
+    def assign(self, values: Mapping[str, Array]) -> None:
+        """Gives variables of a graph that is not frozen their values, for `run`.
+
+        Args:
+          values: variable's node -> value.
+
+        Raises:
+          GraphError: a value does not fit its variable.
+        """
+        tf = load_tensorflow()
+        if self._session is None:
+            self._session = self._new_session()
+        with self._session.graph.as_default(), _explained(self._label):
+            for name, value in values.items():
+                variable = self._session.graph.get_tensor_by_name(f"{name}:0")
+                holder = tf.compat.v1.placeholder(value.dtype, value.shape)
+                if variable.dtype == tf.resource:
+                    assign = tf.raw_ops.AssignVariableOp(resource=variable, value=holder)
+                else:
+                    assign = tf.raw_ops.Assign(ref=variable, value=holder).op
+                self._session.run(assign, {holder: value})
+
     def run_dataset(
         self, make_dataset: Callable[[], Any]
     ) -> Iterator[tuple[list[Array], tuple[Array, ...]]]:

@@ -1,0 +1,131 @@
+"""`exporters.freeze`: from a graph and its variables to a .pb that is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from checkpoints.files import atomic_file, refuse_existing
+from checkpoints.progress import SILENT, Progress
+from exporters.endpoints import resolve_outputs
+from exporters.freezing import FrozenGraph, prepare
+from exporters.frozen_file import write_frozen
+from exporters.graph import Graph, as_graph
+from exporters.metadata import Metadata, read_metadata
+from exporters.structure_proof import prove_structure
+from exporters.verdict import NOT_VERIFIED, Verification
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A frozen graph that was written.
+
+    Attributes:
+      path: the file.
+      outputs: its output tensors.
+      inputs: the tensors to feed.
+      nodes: how many nodes it has.
+      parameters: how many numbers its variables held.
+      num_bytes: the size of the file.
+      said: what was done to the graph, a line each.
+      verification: what the proof of the file found.
+    """
+
+    path: Path
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    nodes: int
+    parameters: int
+    num_bytes: int
+    said: tuple[str, ...]
+    verification: Verification
+
+
+def freeze(
+    graph: Graph | Any,
+    values: Mapping[str, Any] | Any,
+    outputs: Sequence[str] = (),
+    path: str | Path = "model.pb",
+    *,
+    inputs: Sequence[str] = (),
+    metadata: Metadata | None = None,
+    keep_training: bool = False,
+    verify: Literal["structure", "none"] = "structure",
+    overwrite: bool = True,
+    progress: Progress = SILENT,
+) -> Frozen:
+    """Writes a graph with its variables as constants.
+
+    Args:
+      graph: a Graph, a GraphDef, a file that holds one, or a tf.Graph.
+      values: the variables: a mapping from names to arrays, as checkpoints.open gives, or the
+        tf.compat.v1.Session that holds them.
+      outputs: names of nodes or tensors; left out, those of the metadata or signature, else a
+        guess.
+      path: the .pb to write.
+      inputs: placeholders to feed; left out, all that the outputs need.
+      metadata: what is written into it; left out, what the graph has already.
+      keep_training: whether nodes that belong to training are let through.
+      verify: whether the written file is proved before it gets its name.
+      overwrite: whether a file that is there already is replaced.
+      progress: told what was chosen and cut.
+
+    Raises:
+      OutputExistsError: the file is there and may not be replaced.
+      GraphError: graph, outputs and variables do not fit, or the graph is in training mode.
+      UnsupportedError: the file would be larger than a .pb can be.
+      VerificationError: the written file is not what it should be; it is not left in place.
+    """
+    path = Path(path)
+    refuse_existing(path, overwrite)
+    whole = as_graph(graph)
+    metadata = metadata or read_metadata(whole)
+    if not isinstance(values, Mapping):
+        from exporters.live import session_values
+
+        found = resolve_outputs(whole, outputs, metadata, progress)
+        outputs = tuple(map(str, found))
+        values = session_values(values, whole, found)
+    frozen = prepare(
+        whole,
+        values,
+        outputs=outputs,
+        inputs=inputs,
+        metadata=metadata,
+        keep_training=keep_training,
+        progress=progress,
+    )
+    verification = write_proved(frozen, path, prove=verify == "structure")
+    return Frozen(
+        path=path,
+        outputs=tuple(map(str, frozen.outputs)),
+        inputs=tuple(map(str, frozen.inputs)),
+        nodes=frozen.num_nodes,
+        parameters=frozen.parameters,
+        num_bytes=path.stat().st_size,
+        said=frozen.said,
+        verification=verification,
+    )
+
+
+def write_proved(frozen: FrozenGraph, path: Path, prove: bool = True) -> Verification:
+    """Writes a frozen graph beside its place, proves the file, and only then gives it its name.
+
+    Raises:
+      VerificationError: the written file is not what it should be; nothing is left.
+    """
+    with atomic_file(path) as file:
+        write_frozen(frozen, file)
+        if not prove:
+            return NOT_VERIFIED
+        file.flush()
+        return prove_structure(
+            Path(file.name),
+            frozen.source,
+            frozen.values,
+            frozen.outputs,
+            keys={name: variable.key for name, variable in frozen.variables.items()},
+            metadata=frozen.metadata,
+        )

@@ -1,0 +1,15 @@
+"""Field numbers of the messages that a .pb is made of: what its writer and its proof share.
+
+Source:
+  TensorFlow's graph.proto, node_def.proto, attr_value.proto and tensor.proto.
+"""
+
+from __future__ import annotations
+
+GRAPH_NODE, GRAPH_LIBRARY, GRAPH_VERSIONS = 1, 2, 4
+NODE_NAME, NODE_OP, NODE_INPUT, NODE_DEVICE, NODE_ATTRIBUTE = 1, 2, 3, 4, 5
+ENTRY_KEY, ENTRY_VALUE = 1, 2
+VALUE_TYPE, VALUE_TENSOR = 6, 8
+TENSOR_DTYPE, TENSOR_SHAPE, TENSOR_CONTENT, TENSOR_STRING = 1, 2, 4, 8
+SHAPE_DIMENSION = 2
+DIMENSION_SIZE = 1

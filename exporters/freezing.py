@@ -1,0 +1,177 @@
+"""Freezing: the part of a graph that its outputs need, with variables turned into constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from checkpoints.errors import UnsupportedError
+from checkpoints.messages import NodeDef
+from checkpoints.progress import SILENT, Progress
+from exporters.endpoints import resolve_inputs, resolve_outputs
+from exporters.graph import MAX_MESSAGE_BYTES, Graph
+from exporters.metadata import Metadata, metadata_node
+from exporters.names import METADATA_NODE, TensorName, is_control, node_of
+from exporters.ops import DROPPED_ATTRIBUTES, HANDLE_PASSES, HANDLE_READS, VALUE_OPS
+from exporters.rewrites.devices import clear_placement
+from exporters.rewrites.prune import prune
+from exporters.training_ops import refuse_training_ops
+from exporters.values import Values
+from exporters.variables import (
+    FrozenVariable,
+    fit_variables,
+    follow_handles,
+    refuse_unfrozen_uses,
+)
+
+_NODE_OVERHEAD_BYTES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenGraph:
+    """A graph that is ready to be written: pruned, checked against its variables, not yet copied.
+
+    Attributes:
+      source: the graph it was made from, whole.
+      graph: the pruned graph, variables still in it.
+      outputs: the tensors it was pruned to.
+      inputs: the tensors to feed.
+      variables: node -> the variable that becomes a constant there.
+      handles: node that has a variable's handle as its output -> the variable's node.
+      values: where the variables' values come from.
+      metadata: what is written into it, or None.
+      said: what was done, a line each.
+    """
+
+    source: Graph
+    graph: Graph
+    outputs: tuple[TensorName, ...]
+    inputs: tuple[TensorName, ...]
+    variables: dict[str, FrozenVariable]
+    handles: dict[str, str]
+    values: Values
+    metadata: Metadata | None
+    said: tuple[str, ...]
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers its variables hold."""
+        return sum(math.prod(variable.header.shape) for variable in self.variables.values())
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the file has."""
+        names = self.graph.nodes.keys() - {METADATA_NODE}
+        return len(names) + (self.metadata is not None)
+
+    def nodes(self) -> Iterator[NodeDef | FrozenVariable]:
+        """The nodes of the frozen graph, in order; a variable stands for its constant."""
+        for name, node in self.graph.nodes.items():
+            if name in self.variables:
+                yield self.variables[name]
+            elif name != METADATA_NODE:
+                yield self._frozen_node(node)
+        if self.metadata is not None:
+            yield metadata_node(self.metadata)
+
+    def _frozen_node(self, node: NodeDef) -> NodeDef:
+        frozen = NodeDef()
+        frozen.CopyFrom(node)
+        clear_placement(frozen)
+        for attribute in DROPPED_ATTRIBUTES:
+            frozen.attr.pop(attribute, None)
+        frozen.op = VALUE_OPS.get(node.op, node.op)
+        variable = self.handles.get(_first_input(node))
+        if variable is not None:
+            _read_value(frozen, self.variables[variable].header.dtype.number)
+        return frozen
+
+
+def prepare(
+    graph: Graph,
+    values: Values,
+    *,
+    outputs: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    metadata: Metadata | None = None,
+    keep_training: bool = False,
+    progress: Progress = SILENT,
+) -> FrozenGraph:
+    """Prunes a graph to its outputs and fits the variables to it; reads no values yet.
+
+    Args:
+      graph: the whole graph, variables in it.
+      values: the variables by name, as in checkpoints.open(...).
+      outputs: names of nodes or tensors; left out, those of the metadata or signature, else a
+        guess.
+      inputs: placeholders to feed; left out, all that the outputs need.
+      metadata: what is to be written into it.
+      keep_training: whether nodes that belong to training are let through.
+      progress: told what was chosen and cut.
+
+    Raises:
+      GraphError: an output is not there, variables are absent or of another dtype or shape, the
+        graph is in training mode, or a variable is used in a way that has no constant.
+      UnsupportedError: the frozen graph would be larger than a .pb can be.
+    """
+    outputs_found = resolve_outputs(graph, outputs, metadata, progress)
+    pruned, cut_edges = prune(graph, outputs_found)
+    said = []
+    if cut_edges:
+        said.append(f"{len(cut_edges)} control edges to updates and summaries were cut.")
+    kept = refuse_training_ops(pruned, keep_training)
+    if kept:
+        said.append(f"{len(kept)} nodes of training were kept, {kept[0].name} first.")
+    handles = follow_handles(pruned)
+    refuse_unfrozen_uses(pruned, handles)
+    frozen = FrozenGraph(
+        source=graph,
+        graph=pruned,
+        outputs=outputs_found,
+        inputs=resolve_inputs(pruned, inputs, metadata),
+        variables=fit_variables(graph, pruned, values),
+        handles=handles,
+        values=values,
+        metadata=metadata,
+        said=tuple(said),
+    )
+    for line in said:
+        progress.say(line)
+    _refuse_too_large(frozen)
+    return frozen
+
+
+def _read_value(node: NodeDef, dtype: int) -> None:
+    """Turns a node that reads or passes a handle into the one for values, in place."""
+    if node.op in HANDLE_PASSES:
+        node.attr["T"].type = dtype
+        return
+    read = HANDLE_READS[node.op]
+    kept = {name: node.attr[name] for name in read.kept_attributes if name in node.attr}
+    changed = NodeDef(name=node.name, op=read.op, input=node.input)
+    for name, value in kept.items():
+        changed.attr[name].CopyFrom(value)
+    changed.attr[read.dtype_attribute].type = dtype
+    node.CopyFrom(changed)
+
+
+def _first_input(node: NodeDef) -> str:
+    if len(node.input) and not is_control(node.input[0]):
+        return node_of(node.input[0])
+    return ""
+
+
+def _refuse_too_large(frozen: FrozenGraph) -> None:
+    """Foretells a file beyond protobuf's limit, before anything is written."""
+    variables = sum(variable.num_bytes for variable in frozen.variables.values())
+    total = variables + frozen.graph.graph_def.ByteSize()
+    total += _NODE_OVERHEAD_BYTES * len(frozen.variables)
+    if total > MAX_MESSAGE_BYTES:
+        raise UnsupportedError(
+            f"The frozen graph would be {total / 2**30:.2f} GiB, more than a .pb can hold.",
+            expected=f"at most {MAX_MESSAGE_BYTES} bytes, protobuf's limit for one message",
+            received=f"{total} bytes, {variables} of them variables",
+            next_step="Keep the variables in a checkpoint beside the graph: name an output that"
+            " ends in .ckpt.",
+        )

@@ -1,0 +1,124 @@
+"""The source's side of the structure proof: what has to stand in the file for each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from checkpoints.messages import DataType, FunctionDef, NodeDef
+from exporters import ops
+from exporters.graph import Graph
+
+_OTHER_FIELDS = ("experimental_debug_info", "experimental_type")
+
+
+class ProofSource:
+    """A graph with variables, seen as what its frozen form has to be."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._source = graph
+
+    def expected(self, node: NodeDef) -> NodeDef:
+        """What has to stand in the file for a node of the source, control edges all in place."""
+        expected = NodeDef(name=node.name, op=ops.VALUE_OPS.get(node.op, node.op))
+        expected.input.extend(node.input)
+        variable = self._handle_of(node)
+        read = ops.HANDLE_READS.get(node.op) if variable is not None else None
+        if read is not None:
+            expected.op = read.op
+            names = [name for name in read.kept_attributes if name in node.attr]
+        else:
+            names = [name for name in node.attr if name not in ops.DROPPED_ATTRIBUTES]
+        for name in names:
+            expected.attr[name].CopyFrom(node.attr[name])
+        _without_colocation(expected)
+        if variable is not None:
+            attribute = "T" if read is None else read.dtype_attribute
+            expected.attr[attribute].type = variable.attr["dtype"].type
+        for field in _OTHER_FIELDS:
+            if read is None and node.HasField(field):
+                getattr(expected, field).CopyFrom(getattr(node, field))
+        return expected
+
+    def _handle_of(self, node: NodeDef) -> NodeDef | None:
+        """The variable whose handle a node reads or passes on."""
+        seen = {node.name}
+        if node.op not in ops.HANDLE_READS and not _is_pass(node):
+            return None
+        while len(node.input) and not node.input[0].startswith("^"):
+            node = self._source.nodes[name_in(node.input[0])]
+            if node.op in ops.HANDLE_VARIABLES:
+                return node
+            if not _is_pass(node) or node.name in seen:
+                return None
+            seen.add(node.name)
+        return None
+
+    def expected_function(self, name: str) -> FunctionDef:
+        """What has to stand in the file for a function: the same, without devices."""
+        expected = FunctionDef()
+        expected.CopyFrom(self._source.functions[name])
+        for node in expected.node_def:
+            node.device = ""
+            _without_colocation(node)
+        return expected
+
+    def serves_updates(self, name: str) -> bool:
+        """Whether every path behind a control edge, NoOps looked through, leads to an update."""
+        targets, waiting, barriers = [], [name], set()
+        while waiting:
+            current = waiting.pop()
+            node = self._source.nodes[current]
+            if node.op == "NoOp" and len(node.input):
+                if current not in barriers:
+                    barriers.add(current)
+                    waiting.extend(map(name_in, node.input))
+            else:
+                targets.append(current)
+        return bool(targets) and all(map(self._needs_update, targets))
+
+    def _needs_update(self, name: str) -> bool:
+        return any(
+            ops.is_bookkeeping(self._source.nodes[ancestor].op)
+            for ancestor in self._source.ancestors([name], control=True)
+        )
+
+
+def _is_pass(node: NodeDef) -> bool:
+    return (
+        node.op in ops.HANDLE_PASSES
+        and "T" in node.attr
+        and node.attr["T"].type == DataType.DT_RESOURCE
+    )
+
+
+def _without_colocation(node: NodeDef) -> None:
+    if ops.COLOCATION_ATTRIBUTE not in node.attr:
+        return
+    kept = [
+        entry
+        for entry in node.attr[ops.COLOCATION_ATTRIBUTE].list.s
+        if not entry.startswith(ops.COLOCATION_PREFIX)
+    ]
+    del node.attr[ops.COLOCATION_ATTRIBUTE]
+    if kept:
+        node.attr[ops.COLOCATION_ATTRIBUTE].list.s.extend(kept)
+
+
+def functions_named(node: NodeDef) -> Iterator[str]:
+    """Names a node may call a function by, attributes of attributes included."""
+    yield node.op
+    waiting: list[Any] = list(node.attr.values())
+    while waiting:
+        value = waiting.pop()
+        for function in (value.func, *value.list.func):
+            if function.name:
+                yield function.name
+                waiting.extend(function.attr.values())
+
+
+def name_in(reference: str) -> str:
+    """The node in a reference of the forms `x`, `x:1` and `^x`."""
+    name = reference.removeprefix("^")
+    stem, _, index = name.rpartition(":")
+    return stem if stem and index.isdigit() else name

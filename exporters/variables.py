@@ -1,0 +1,163 @@
+"""The variables of a graph: where their values are, and how the graph uses them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from checkpoints.dtypes import name_of_number
+from checkpoints.errors import GraphError, UnsupportedError, listed, near_names
+from checkpoints.messages import DataType, NodeDef
+from exporters.graph import Graph, dimensions
+from exporters.ops import HANDLE_PASSES, HANDLE_READS, HANDLE_VARIABLES, VARIABLES
+from exporters.saver import saved_names
+from exporters.values import Header, Values, header_of
+
+_NEEDS_REFERENCE = frozenset({"IsVariableInitialized", "RefSelect"})
+
+
+@dataclass(frozen=True)
+class FrozenVariable:
+    """A variable that becomes a constant.
+
+    Attributes:
+      node: its node in the graph, which keeps its name.
+      key: its name in the checkpoint.
+      header: its dtype and shape.
+    """
+
+    node: str
+    key: str
+    header: Header
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its values; of strings only a lower bound."""
+        itemsize = 1 if self.header.dtype.is_string else self.header.dtype.numpy.itemsize
+        return math.prod(self.header.shape) * itemsize
+
+
+def fit_variables(graph: Graph, pruned: Graph, values: Values) -> dict[str, FrozenVariable]:
+    """Finds each variable of a pruned graph among the values.
+
+    The graph's own Saver says under which name a variable was saved; without one, or where the
+    values have no such name, it is the name of the node.
+
+    Args:
+      graph: the whole graph, its Saver included.
+      pruned: the part of it whose variables are wanted.
+      values: the variables by name.
+
+    Raises:
+      GraphError: variables are absent or of another dtype or shape; all are listed.
+    """
+    nodes = [node for node in pruned.nodes.values() if node.op in VARIABLES]
+    saved = saved_names(graph) if nodes else {}
+    fitted: dict[str, FrozenVariable] = {}
+    absent, misfits = [], []
+    for node in nodes:
+        key = saved.get(node.name, node.name)
+        if key not in values:
+            key = node.name
+        if key not in values:
+            absent.append(node.name)
+            continue
+        header = header_of(values, key)
+        if _fits(node, header):
+            fitted[node.name] = FrozenVariable(node.name, key, header)
+        else:
+            misfits.append(f"{node.name}: graph {_declared(node)}, checkpoint {header}")
+    if absent or misfits:
+        raise _misfit_error(graph, values, absent, misfits, len(nodes))
+    return fitted
+
+
+def _misfit_error(
+    graph: Graph, values: Values, absent: list[str], misfits: list[str], num_variables: int
+) -> GraphError:
+    parts = []
+    if misfits:
+        parts.append(f"{len(misfits)} of another dtype or shape:\n{listed(misfits)}")
+    if absent:
+        parts.append(f"{len(absent)} absent from the checkpoint:\n{listed(absent)}")
+    near = near_names(absent[0], list(values)) if absent else []
+    return GraphError(
+        f"Graph and checkpoint do not fit. Of {num_variables} variables in {graph.label}\n"
+        + "\n".join(parts),
+        expected="every variable the outputs need, in the graph's dtype and shape",
+        received=f"a checkpoint of {len(values)} variables"
+        + (f", with names like {', '.join(near)}" if near else ""),
+        next_step="Give the graph that the checkpoint was saved from (--graph), or the number of"
+        " classes it was trained with (--classes).",
+    )
+
+
+def _fits(node: NodeDef, header: Header) -> bool:
+    if node.attr["dtype"].type != header.dtype.number:
+        return False
+    declared = dimensions(node.attr["shape"].shape) if "shape" in node.attr else None
+    if declared is None:
+        return True
+    return len(declared) == len(header.shape) and all(
+        size in (None, actual) for size, actual in zip(declared, header.shape, strict=True)
+    )
+
+
+def _declared(node: NodeDef) -> str:
+    shape = dimensions(node.attr["shape"].shape) if "shape" in node.attr else None
+    sizes = (
+        "?" if shape is None else ", ".join("?" if size is None else str(size) for size in shape)
+    )
+    return f"{name_of_number(node.attr['dtype'].type)} [{sizes}]"
+
+
+def follow_handles(graph: Graph) -> dict[str, str]:
+    """Follows every variable's handle through the nodes that only pass it on.
+
+    Returns:
+      Node that has a handle as its output -> the variable's node; the variables are among them.
+    """
+    handles = {name: name for name, node in graph.nodes.items() if node.op in HANDLE_VARIABLES}
+    waiting = list(handles)
+    while waiting:
+        current = waiting.pop()
+        for reader in graph.consumers.get(current, ()):
+            node = graph.nodes[reader]
+            if reader not in handles and _passes_handle(node):
+                handles[reader] = handles[current]
+                waiting.append(reader)
+    return handles
+
+
+def refuse_unfrozen_uses(graph: Graph, handles: dict[str, str]) -> None:
+    """Raises UnsupportedError where a variable is used in a way that has no op on constants."""
+    problems = []
+    for holder, variable in handles.items():
+        for reader in graph.consumers.get(holder, ()):
+            node = graph.nodes[reader]
+            if reader in handles:
+                continue
+            read = HANDLE_READS.get(node.op)
+            zero = read.zero_attribute if read is not None else ""
+            if read is None or (zero and zero in node.attr and node.attr[zero].i):
+                problems.append(f"{reader} ({node.op}) uses the handle of {variable}")
+    problems += [
+        f"{name} ({node.op}) asks about a variable, not for its value"
+        for name, node in graph.nodes.items()
+        if node.op in _NEEDS_REFERENCE
+    ]
+    if problems:
+        raise UnsupportedError(
+            f"{graph.label} uses variables in ways that constants have no answer for:\n"
+            f"{listed(problems)}",
+            expected=f"variables read by {', '.join(HANDLE_READS)}",
+            next_step="Name outputs that do without these nodes: --outputs",
+        )
+
+
+def _passes_handle(node: NodeDef) -> bool:
+    return (
+        node.op in HANDLE_PASSES
+        and "T" in node.attr
+        and node.attr["T"].type == DataType.DT_RESOURCE
+    )

@@ -1,0 +1,195 @@
+"""Run verification: source and output get the same inputs, and their answers are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from checkpoints import dtypes
+from checkpoints.errors import UnsupportedError, VerificationError
+from checkpoints.messages import DataType
+from checkpoints.progress import SILENT, Progress
+from exporters.freezing import FrozenGraph
+from exporters.graph import Graph
+from exporters.names import TensorName
+from exporters.rewrites.devices import without_devices
+from exporters.runtime import GraphRunner
+from exporters.values import Array
+from exporters.verdict import Verification
+
+BATCH_SIZES = (2, 3)
+RTOL = 1e-4
+ATOL = 1e-5
+SEED = 0
+
+_KNOWN_SETTINGS = ("keep_prob", "keep", "dropout_keep_prob", "dropout_keep")
+"""Scalar placeholders that are 1 where a graph gives answers; other scalars are 0."""
+
+
+class Answers:
+    """Collects how far answers are apart, over outputs and batches."""
+
+    def __init__(self, rtol: float = RTOL, atol: float = ATOL) -> None:
+        """Tolerances as in numpy.allclose: |a - b| <= atol + rtol * |a|, a being the source's."""
+        self._rtol = rtol
+        self._atol = atol
+        self._max_abs = 0.0
+        self._max_rel = 0.0
+        self._rows = 0
+        self._agreeing = 0
+        self._problems: list[str] = []
+
+    def compare(self, name: str, source: Array, output: Array) -> None:
+        """Compares one output of one batch."""
+        if source.shape != output.shape or source.dtype != output.dtype:
+            self._problems.append(
+                f"{name}: {source.dtype} {list(source.shape)} became"
+                f" {output.dtype} {list(output.shape)}"
+            )
+            return
+        if source.dtype == object:
+            if not np.array_equal(source, output):
+                self._problems.append(f"{name}: the strings differ")
+            return
+        wide = np.complex128 if source.dtype.kind == "c" else np.float64
+        ours, theirs = source.astype(wide), output.astype(wide)
+        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        if not (np.isfinite(ours) | same).all() or not (np.isfinite(theirs) | same).all():
+            self._problems.append(f"{name}: one has NaN or infinity where the other has not")
+            return
+        difference = np.abs(np.where(same, 0, ours) - np.where(same, 0, theirs))
+        magnitude = np.abs(np.where(same, 0, ours)) + self._atol / self._rtol
+        if difference.size:
+            self._max_abs = max(self._max_abs, float(difference.max()))
+            self._max_rel = max(self._max_rel, float((difference / magnitude).max()))
+        if ours.ndim >= 2 and ours.shape[-1] > 1 and wide is np.float64:
+            rows = ours.reshape(-1, ours.shape[-1]).argmax(axis=1)
+            others = theirs.reshape(-1, theirs.shape[-1]).argmax(axis=1)
+            self._rows += rows.size
+            self._agreeing += int((rows == others).sum())
+
+    def verdict(self, path: Path) -> Verification:
+        """The figures.
+
+        Raises:
+          VerificationError: the answers are further apart than the tolerances allow.
+        """
+        agreement = self._agreeing / self._rows if self._rows else None
+        if self._problems or self._max_rel > self._rtol:
+            shares = "" if agreement is None else f", top-1 agreement {agreement:.1%}"
+            raise VerificationError(
+                f"{path} does not answer like its source.",
+                expected=f"differences below {self._rtol:g} of the answer (or {self._atol:g})",
+                received="; ".join(self._problems)
+                or f"max_abs {self._max_abs:.3g}, max_rel {self._max_rel:.3g}{shares}",
+                next_step="Nothing was left in place. Please report it, with the graph.",
+            )
+        return Verification("run", True, self._max_abs, self._max_rel, agreement)
+
+
+def verify_run(
+    frozen: FrozenGraph,
+    path: Path,
+    *,
+    shapes: Mapping[TensorName, tuple[int | None, ...]] | None = None,
+    trust: bool = False,
+    rtol: float = RTOL,
+    atol: float = ATOL,
+    progress: Progress = SILENT,
+) -> Verification:
+    """Runs the source with its variables and the written file on the same inputs.
+
+    Args:
+      frozen: what was written: the pruned source, its variables, inputs and outputs.
+      path: the written .pb.
+      shapes: shapes of inputs that the graph does not say; None is the batch.
+      trust: whether ops that reach files, the network or Python are run.
+      rtol: what difference is allowed in proportion to the source's answer.
+      atol: and beside it.
+      progress: told of every batch.
+
+    Returns:
+      A verification that passed, with its figures.
+
+    Raises:
+      VerificationError: the answers differ.
+      UnsupportedError: no input can be made up for the graph.
+      GraphError: the graph cannot be run.
+    """
+    inputs = list(map(str, frozen.inputs))
+    outputs = list(map(str, frozen.outputs))
+    answers = Answers(rtol, atol)
+    generator = np.random.default_rng(SEED)
+    values = {name: frozen.values[variable.key] for name, variable in frozen.variables.items()}
+    with (
+        GraphRunner(without_devices(frozen.graph), inputs, outputs, trust=trust) as source,
+        GraphRunner(path, inputs, outputs, trust=trust) as output,
+        progress.task("Comparing answers", len(BATCH_SIZES), "batches") as task,
+    ):
+        source.assign(values)
+        for batch_size in BATCH_SIZES:
+            feeds = made_up_inputs(frozen.graph, frozen.inputs, batch_size, generator, shapes)
+            for name, ours, theirs in zip(
+                outputs, source.run(feeds=feeds), output.run(feeds=feeds), strict=True
+            ):
+                answers.compare(name, np.asarray(ours), np.asarray(theirs))
+            task.advance()
+    return answers.verdict(path)
+
+
+def made_up_inputs(
+    graph: Graph,
+    inputs: Sequence[TensorName],
+    batch_size: int,
+    generator: np.random.Generator,
+    shapes: Mapping[TensorName, tuple[int | None, ...]] | None = None,
+) -> dict[str, Array]:
+    """Random values for inputs: -1 to 1 for floats, 0 to 9 for whole numbers, 0 to 255 for bytes.
+
+    Args:
+      graph: the graph the inputs belong to.
+      inputs: tensors to feed; those with a default are left out.
+      batch_size: what an unknown first dimension becomes.
+      generator: where the numbers come from.
+      shapes: shapes that the graph does not say.
+
+    Raises:
+      UnsupportedError: a shape is not known, or the dtype holds no numbers.
+    """
+    feeds: dict[str, Array] = {}
+    for tensor in inputs:
+        node = graph.nodes[tensor.node]
+        if node.op == "PlaceholderWithDefault":
+            continue
+        number = graph.dtype(tensor)
+        shape = (shapes or {}).get(tensor) or graph.shape(tensor)
+        if shape is None or None in shape[1:] or number in (None, DataType.DT_STRING):
+            known = "unknown" if shape is None else list(shape)
+            raise UnsupportedError(
+                f"No input can be made up for {tensor}: dtype"
+                f" {dtypes.name_of_number(number or 0)}, shape {known}.",
+                expected="numbers, and a shape of which only the first dimension is open",
+                next_step=f"Give its shape, as in --inputs {tensor.node}=?x224x224x3, or use"
+                " --verify structure.",
+            )
+        size = tuple(batch_size if length is None else length for length in shape)
+        feeds[str(tensor)] = _made_up(node.name, dtypes.of_number(number), size, generator)
+    return feeds
+
+
+def _made_up(
+    name: str, dtype: dtypes.DType, shape: tuple[int, ...], generator: np.random.Generator
+) -> Array:
+    kind = np.dtype(dtype.numpy).kind
+    if not shape:
+        setting = name.split("/")[-1] in _KNOWN_SETTINGS
+        return np.array(1 if setting and kind not in "b" else 0, dtype.numpy)
+    if kind == "b":
+        return np.zeros(shape, bool)
+    if dtype.name == "uint8":
+        return generator.integers(0, 256, shape, dtype=np.uint8)
+    if kind in "iu":
+        return generator.integers(0, 10, shape).astype(dtype.numpy)
+    return generator.uniform(-1.0, 1.0, shape).astype(dtype.numpy)
