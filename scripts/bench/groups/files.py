@@ -1,0 +1,170 @@
+"""Group `files`: listing, reading and freezing a checkpoint against TensorFlow's own tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoints.errors import VerificationError, listed
+from checkpoints.progress import SILENT, Progress
+from scripts.bench.case import Case, Check, Contender, Peer, Step, python, slimtune
+from scripts.bench.process import run_work
+
+LIST_TARGET = 12.0
+FREEZE_TARGET = 12.0
+FREEZE_MEMORY_TARGET = 4.0
+READ_TARGET = 1.0
+
+
+@dataclass(frozen=True)
+class Files:
+    """One net's variables as checkpoints, and its inference graph beside one of them.
+
+    Attributes:
+      v1: a V1 checkpoint.
+      v2: prefix of a V2 checkpoint with its .meta.
+      input: tensor name of the pictures in the graph.
+      output: node name of the answers in the graph.
+    """
+
+    v1: Path
+    v2: Path
+    input: str
+    output: str
+
+
+def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
+    """Makes Inception-v3's files in `directory` (0.4 GB) and the cases on them."""
+    with progress.task("Writing Inception-v3's checkpoints with TensorFlow", None):
+        run_work(python("scripts.bench.groups.inception_files", directory), directory)
+    return cases_on(
+        Files(
+            v1=directory / "v1" / "model.ckpt",
+            v2=directory / "v2" / "model.ckpt",
+            input="input:0",
+            output="probabilities",
+        ),
+        directory,
+    )
+
+
+def cases_on(files: Files, directory: Path) -> list[Case]:
+    """The cases on any net's files.
+
+    Args:
+      files: what is listed, read and frozen.
+      directory: where frozen graphs are written.
+    """
+    return [
+        _list_case("list", "list a V2 checkpoint", files.v2),
+        _list_case("list-v1", "list a V1 checkpoint", files.v1),
+        _read_case("read", "read all values of a V2 checkpoint", files.v2),
+        _read_case("read-v1", "read all values of a V1 checkpoint", files.v1),
+        _freeze_case(files, directory),
+    ]
+
+
+def _list_case(name: str, title: str, checkpoint: Path) -> Case:
+    return Case(
+        name=name,
+        title=title,
+        ours=Contender("slimtune inspect", slimtune("inspect", checkpoint, "--json")),
+        peers=(
+            Peer(
+                "tf.train.load_checkpoint",
+                python("scripts.bench.peers.list_variables", checkpoint),
+                target=LIST_TARGET,
+            ),
+        ),
+        check=same_variables,
+    )
+
+
+def same_variables(printed: Mapping[str, str]) -> str:
+    """Compares names, dtypes and shapes that `inspect --json` and TensorFlow found."""
+    ours_text, theirs_text = printed.values()
+    ours = {v["name"]: [v["dtype"], v["shape"]] for v in json.loads(ours_text)["variables"]}
+    theirs = json.loads(theirs_text)
+    different = [
+        f"{name}: {ours.get(name)} and {theirs.get(name)}"
+        for name in sorted({*ours, *theirs})
+        if ours.get(name) != theirs.get(name)
+    ]
+    if different:
+        raise VerificationError(
+            f"{len(different)} variables are listed differently:\n{listed(different)}"
+        )
+    return f"names, dtypes, shapes of {len(ours)} variables"
+
+
+def _read_case(name: str, title: str, checkpoint: Path) -> Case:
+    arguments = (str(checkpoint),)
+    ours = Step("scripts.bench.groups.read_values:read_with_slimtune", arguments, repeat=3)
+    theirs = Step("scripts.bench.peers.read_values:read_with_tensorflow", arguments, repeat=3)
+    return Case(
+        name=name,
+        title=title,
+        ours=Contender("checkpoints.open", ours),
+        peers=(Peer("tf.train.load_checkpoint", theirs, target=READ_TARGET),),
+        check=same_sum,
+    )
+
+
+def same_sum(printed: Mapping[str, str]) -> str:
+    """Compares the sums of all values' words."""
+    ours, theirs = (json.loads(text) for text in printed.values())
+    if ours != theirs:
+        raise VerificationError(
+            "The values read are not the same.",
+            expected=f"sum of words {theirs}",
+            received=ours,
+        )
+    return "sum of all values' words"
+
+
+def _freeze_case(files: Files, directory: Path) -> Case:
+    ours, theirs = directory / "slimtune.pb", directory / "tensorflow.pb"
+    return Case(
+        name="freeze",
+        title="freeze a graph and its V2 checkpoint",
+        ours=Contender(
+            "slimtune convert", slimtune("convert", files.v2, ours, "--overwrite", "--json")
+        ),
+        peers=(
+            Peer(
+                "TensorFlow's freeze_graph",
+                python(
+                    "tensorflow.python.tools.freeze_graph",
+                    f"--input_meta_graph={files.v2}.meta",
+                    "--input_binary=true",
+                    f"--input_checkpoint={files.v2}",
+                    f"--output_node_names={files.output}",
+                    f"--output_graph={theirs}",
+                ),
+                target=FREEZE_TARGET,
+                memory_target=FREEZE_MEMORY_TARGET,
+            ),
+        ),
+        check=_same_answers(files, ours, theirs),
+    )
+
+
+def _same_answers(files: Files, ours: Path, theirs: Path) -> Check:
+    """Compares what two frozen graphs answer to the same pictures, bit for bit."""
+    program = python(
+        "scripts.bench.groups.same_answers", ours, theirs, files.input, f"{files.output}:0"
+    )
+
+    def check(printed: Mapping[str, str]) -> str:
+        found = json.loads(run_work(program, ours.parent)[1])
+        if found["max_abs"] != 0:
+            raise VerificationError(
+                "The two frozen graphs answer differently.",
+                expected="equal answers, bit for bit",
+                received=f"largest difference {found['max_abs']}",
+            )
+        return "answers to the same pictures, bit for bit"
+
+    return check
