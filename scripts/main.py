@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "evaluate": "scripts.commands.evaluate",
     "predict": "scripts.commands.predict",
     "demo": "scripts.commands.demo",
+    "bench": "scripts.commands.bench",
 }
 """Verb -> the module that holds it as `command`, loaded when its help or itself is wanted."""
 
