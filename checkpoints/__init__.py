@@ -13,6 +13,7 @@ _EXPORTS = {
     "Checkpoint": "checkpoints.api",
     "Family": "checkpoints.family",
     "Variable": "checkpoints.tensors",
+    "download": "checkpoints.downloading",
     "latest": "checkpoints.family",
     "open": "checkpoints.api",
     "resolve": "checkpoints.family",

@@ -1,6 +1,6 @@
 """Pictures to records, records to batches, nets, training, evaluation, prediction.
 
-The file half does not import TensorFlow. Names load their module on first use.
+Names load their module on first use, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -8,7 +8,18 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_EXPORTS: dict[str, str] = {}
+_EXPORTS = {
+    "BoundPlan": "finetune.planning",
+    "Evaluation": "finetune.scores",
+    "Prediction": "finetune.prediction",
+    "RunResult": "finetune.trainer",
+    "TrainConfig": "finetune.config",
+    "evaluate": "finetune.evaluation",
+    "partition": "finetune.planning",
+    "plan": "finetune.planning",
+    "predict": "finetune.prediction",
+    "train": "finetune.training",
+}
 
 __all__ = list(_EXPORTS)
 

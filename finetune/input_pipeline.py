@@ -274,7 +274,7 @@ def _telling(read: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], tup
     return reading
 
 
-def find_data_error(error: Exception) -> DataError | None:
+def find_data_error(error: BaseException | None) -> DataError | None:
     """The DataError that a pipeline met, out of the tf.errors.OpError it became; or None."""
     _, mark, rest = str(error).partition(_ERROR_MARK)
     if not mark:

@@ -43,6 +43,22 @@ class Weights:
     path: Path | None
     published: PublishedCheckpoint | None
 
+    @property
+    def image_size(self) -> int:
+        """Height and width that the published weights want, in pixels; else the net's own."""
+        return self._wants.image_size
+
+    @property
+    def preprocessing(self) -> str:
+        """The preprocessing that the published weights want; else the net's own."""
+        return self._wants.preprocessing
+
+    @property
+    def _wants(self) -> Net | PublishedCheckpoint:
+        """A net's published weights may want something else than the net was designed for."""
+        published = [self.published] if self.published else checkpoints_for(self.net)
+        return published[0] if published else self.net
+
     @contextmanager
     def open(self) -> Iterator[Checkpoint | None]:
         """The opened checkpoint, or None where there is none."""
@@ -112,10 +128,8 @@ def _existing(checkpoint: str) -> Path:
 
 
 def _published_path(published: PublishedCheckpoint, progress: Progress) -> Path:
-    from checkpoints.download import download
+    from checkpoints.downloading import download
 
-    if published.bundled is not None:
-        return bundled_path(published)
     try:
         return download(published.name, progress=progress).path
     except DownloadError as error:
@@ -126,8 +140,3 @@ def _published_path(published: PublishedCheckpoint, progress: Progress) -> Path:
             next_step=f"{error.next_step or 'Try again.'} The small base that ships with slimtune "
             "needs no download: --checkpoint sample.",
         ) from error
-
-
-def bundled_path(published: PublishedCheckpoint) -> Path:
-    """Where weights that ship with slimtune lie: "package/path" beside the installed packages."""
-    return Path(__file__).resolve().parent.parent / str(published.bundled)

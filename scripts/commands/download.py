@@ -33,7 +33,7 @@ def command(output: Output, name: str, to: Path | None, url: str | None, overwri
     stopped. SLIMTUNE_MIRROR names a mirror, SLIMTUNE_CACHE the cache. The SHA-256 is noted the
     first time and compared after.
     """
-    from checkpoints.download import download
+    from checkpoints.downloading import download
     from checkpoints.published import get_checkpoint
 
     got = download(name, to=to, url=url, overwrite=overwrite, progress=output)

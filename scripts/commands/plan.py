@@ -64,7 +64,7 @@ def command(output: Output, classes: int, every: bool, **options: Any) -> None:
     Every variable of the net is frozen or trainable, restored or initialised; entries of the
     checkpoint that nothing takes are listed with the reason.
     """
-    from finetune.plan import plan
+    from finetune.planning import plan
 
     options["exclude"] = options["exclude"] or None
     with output.task("Planning", None):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from checkpoints import published
-from checkpoints.download import download
+from checkpoints.downloading import download
 from checkpoints.errors import (
     BrokenFileError,
     DownloadError,
@@ -101,8 +101,8 @@ def test_the_second_time_nothing_is_fetched(mirror, get, heard):
 
 def test_a_directory_that_may_only_be_read_is_enough_the_second_time(mirror, get, monkeypatch):
     get()
-    monkeypatch.setattr("checkpoints.download.locked", None)
-    monkeypatch.setattr("checkpoints.download.write_json", None)
+    monkeypatch.setattr("checkpoints.downloading.locked", None)
+    monkeypatch.setattr("checkpoints.downloading.write_json", None)
     assert get().status == "present"
 
 
@@ -325,7 +325,7 @@ def test_what_is_there_survives_a_failed_overwrite(mirror, get):
 
 def test_two_processes_fetch_it_once(mirror, tmp_path):
     code = (
-        "import sys; from checkpoints.download import download; "
+        "import sys; from checkpoints.downloading import download; "
         "print(download('inception_v3', to=sys.argv[1]).status)"
     )
     mirror.faults[V1_PATH] = [mirror.Fault(cut_at=1000)]

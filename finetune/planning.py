@@ -49,7 +49,7 @@ def plan(
     from finetune.nets import inference_graph
 
     weights = find_weights(net, checkpoint, progress=progress)
-    variables = inference_graph(weights.net, classes, image_size).variables
+    variables = inference_graph(weights.net, classes, image_size or weights.image_size).variables
     return plan_variables(variables, weights, trainable, exclude, allow_missing)
 
 

@@ -1,0 +1,227 @@
+"""What a training run is told: one frozen record, checked as a whole, stored as config.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkpoints.errors import RunError, UsageError, listed
+from finetune.optimizers import DEFAULT_LEARNING_RATES
+from finetune.schedules import SCHEDULES
+
+DEFAULT_EPOCHS = 10
+AUGMENTS = ("none", "fast", "full")
+RESUMABLE = ("steps", "epochs", "learning_rate", "eval_every", "keep")
+"""Options that a resumed run may change; all others stay what they were."""
+
+NOT_STORED = ("resume", "overwrite")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything `train` is told.
+
+    Attributes:
+      data: a dataset directory, or a folder of pictures in class folders.
+      run: the run directory that is written.
+      net: name of a net; None: the one that goes with the checkpoint, else Inception-v3.
+      checkpoint: a path, a published name, "sample" or "none"; None: the net's published one.
+      trainable: scopes to train; empty: the main head.
+      exclude: scopes not to restore; None: all heads; ("none",): none.
+      allow_missing: regular expression of variables the checkpoint may lack.
+      image_size: height and width in pixels; None: the net's own.
+      steps: how many steps the run has in all; or
+      epochs: how many times each training picture is shown. Neither: 10 epochs.
+      batch_size: pictures a step.
+      optimizer: adam, rmsprop, momentum or sgd.
+      learning_rate: of the first step; None: one that suits the optimiser.
+      schedule: fixed or exponential.
+      decay_steps: steps over which the rate is multiplied once by decay_rate; None: two epochs.
+      decay_rate: the factor.
+      staircase: whether the rate falls in steps instead of continuously.
+      weight_decay: factor of the L2 loss of each trained weight.
+      label_smoothing: share of the label that is spread over all classes.
+      dropout: share of activations dropped before the logits; None: the net's own.
+      augment: none, fast or full.
+      seed: of initialisers, order and augmentation.
+      eval_every: steps between evaluations; None: five in a run, at most one an epoch.
+      keep: how many of the last checkpoints are kept, the best apart.
+      resume: go on with the run in the directory.
+      overwrite: replace the run in the directory.
+    """
+
+    data: str
+    run: str
+    net: str | None = None
+    checkpoint: str | None = None
+    trainable: tuple[str, ...] = ()
+    exclude: tuple[str, ...] | None = None
+    allow_missing: str | None = None
+    image_size: int | None = None
+    steps: int | None = None
+    epochs: int | None = None
+    batch_size: int = 32
+    optimizer: str = "adam"
+    learning_rate: float | None = None
+    schedule: str = "fixed"
+    decay_steps: int | None = None
+    decay_rate: float = 0.94
+    staircase: bool = False
+    weight_decay: float = 0.00004
+    label_smoothing: float = 0.0
+    dropout: float | None = None
+    augment: str = "full"
+    seed: int = 0
+    eval_every: int | None = None
+    keep: int = 3
+    resume: bool = False
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageError with every option that makes no sense."""
+        problems = [
+            f"{_flag(name)}: expected {expected}, received {getattr(self, name)!r}"
+            for name, expected, is_right in _CHECKS
+            if getattr(self, name) is not None and not is_right(getattr(self, name))
+        ]
+        if self.steps is not None and self.epochs is not None:
+            problems.append("--steps and --epochs: expected one of them, received both")
+        if self.resume and self.overwrite:
+            problems.append("--resume and --overwrite: expected one of them, received both")
+        if problems:
+            raise UsageError(
+                "The training options do not fit:\n" + listed(problems),
+                next_step="slimtune train --help",
+            )
+
+    @property
+    def first_learning_rate(self) -> float:
+        """The rate given, else the optimiser's default."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return DEFAULT_LEARNING_RATES[self.optimizer]
+
+    def total_steps(self, pictures: int) -> int:
+        """Steps of the whole run; the last partial batch of an epoch counts as a step."""
+        if self.steps is not None:
+            return self.steps
+        return (self.epochs or DEFAULT_EPOCHS) * steps_an_epoch(pictures, self.batch_size)
+
+    def as_json(self) -> dict[str, Any]:
+        """What config.json holds."""
+        stored = dataclasses.asdict(self)
+        return {name: value for name, value in stored.items() if name not in NOT_STORED}
+
+    @classmethod
+    def from_json(cls, stored: Any, source: Path) -> TrainConfig:
+        """Reads config.json.
+
+        Raises:
+          RunError: it is not what train writes.
+        """
+        names = {field.name for field in dataclasses.fields(cls)} - set(NOT_STORED)
+        if not isinstance(stored, dict) or not {"data", "run"} <= set(stored) <= names:
+            raise RunError(
+                f"{source} is not what train writes.",
+                expected=f"an object with some of {', '.join(sorted(names))}",
+                received=sorted(stored) if isinstance(stored, dict) else type(stored).__name__,
+            )
+        values: dict[str, Any] = {
+            n: tuple(v) if isinstance(v, list) else v for n, v in stored.items()
+        }
+        try:
+            return cls(**values)
+        except (UsageError, TypeError) as error:
+            raise RunError(f"{source} holds options that do not fit.", received=error) from error
+
+    def resumed(self, wanted: TrainConfig) -> TrainConfig:
+        """This stored configuration with what a resumed run may change.
+
+        Args:
+          wanted: the options given now; those left at their defaults are not looked at.
+
+        Raises:
+          RunError: an option was given that a resumed run cannot change.
+        """
+        changes: dict[str, Any] = {"run": wanted.run, "resume": True}
+        refused = []
+        for field in dataclasses.fields(self):
+            given = getattr(wanted, field.name)
+            if field.name in ("run", *NOT_STORED) or given == field.default:
+                continue
+            if field.name in RESUMABLE or field.name == "data":
+                changes[field.name] = given
+            elif given != getattr(self, field.name):
+                refused.append(
+                    f"{_flag(field.name)}: the run has {getattr(self, field.name)!r}, "
+                    f"received {given!r}"
+                )
+        if refused:
+            raise RunError(
+                f"The run in {wanted.run} was begun with other options:\n{listed(refused)}",
+                expected="on resuming, at most other " + ", ".join(map(_flag, RESUMABLE)),
+                next_step="Leave them out, or start again with --overwrite.",
+            )
+        if "steps" in changes:
+            changes.setdefault("epochs", None)
+        if "epochs" in changes:
+            changes.setdefault("steps", None)
+        return dataclasses.replace(self, **changes)
+
+
+def steps_an_epoch(pictures: int, batch_size: int) -> int:
+    """Steps in which every picture is shown once; at least one."""
+    return max(1, math.ceil(pictures / batch_size))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+def _above_zero(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _from_zero(value: Any) -> bool:
+    return _is_number(value) and value >= 0
+
+
+def _share(value: Any) -> bool:
+    return _is_number(value) and 0 <= value < 1
+
+
+_CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    ("steps", "a whole number from 1", _positive),
+    ("epochs", "a whole number from 1", _positive),
+    ("batch_size", "a whole number from 1", _positive),
+    ("image_size", "a whole number from 1", _positive),
+    ("eval_every", "a whole number from 1", _positive),
+    ("keep", "a whole number from 1", _positive),
+    ("decay_steps", "a whole number from 1", _positive),
+    ("learning_rate", "a number above 0", _above_zero),
+    ("decay_rate", "a number above 0", _above_zero),
+    ("weight_decay", "a number from 0", _from_zero),
+    ("label_smoothing", "a share from 0, below 1", _share),
+    ("dropout", "a share from 0, below 1", _share),
+    (
+        "optimizer",
+        "one of " + ", ".join(DEFAULT_LEARNING_RATES),
+        DEFAULT_LEARNING_RATES.__contains__,
+    ),
+    ("schedule", "one of " + ", ".join(SCHEDULES), SCHEDULES.__contains__),
+    ("augment", "one of " + ", ".join(AUGMENTS), AUGMENTS.__contains__),
+    ("seed", "a whole number from 0", lambda value: isinstance(value, int) and value >= 0),
+)

@@ -1,0 +1,201 @@
+"""What a model says of pictures: files, folders of them, and arrays."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkpoints.errors import DataError, NotFoundError, listed
+from checkpoints.files import write_text
+from checkpoints.progress import SILENT, Progress
+from exporters.runtime import load_tensorflow, session_config
+from finetune.model import Model, open_model
+from finetune.picture_formats import PICTURE_SUFFIXES, PictureError
+from finetune.pictures import clean
+from finetune.preprocessing import Preprocessing
+from finetune.scores import top_classes
+
+BATCH_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The most probable classes of one picture.
+
+    Attributes:
+      path: the file; for one of several pictures in an array, with its number: `x.npy[3]`.
+      classes: [{label, probability}], best first.
+    """
+
+    path: str
+    classes: list[dict[str, Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `predict --json` prints."""
+        return {"path": self.path, "classes": self.classes}
+
+
+def predict(
+    model: str | Path | Model,
+    paths: Sequence[str | Path],
+    *,
+    top: int = 5,
+    net: str | None = None,
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> list[Prediction]:
+    """Classifies pictures.
+
+    Args:
+      model: a run, a .pb, a checkpoint with `net`, or an opened model.
+      paths: picture files; folders, searched for pictures; .npy arrays [height, width, 3] or
+        [count, height, width, 3] that are the net's input already, in its range.
+      top: how many classes are given at most.
+      net: the net of a checkpoint.
+      trust: whether ops that reach files, the network or Python may run.
+      progress: where it tells how far it is, and warns.
+
+    Returns:
+      A prediction a picture, in the order given.
+
+    Raises:
+      NotFoundError: a path is not there, or a folder holds no picture.
+      DataError: files are no pictures; all are named.
+    """
+    opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
+    files = list(_files(paths))
+    predictions: list[Prediction] = []
+    with (
+        opened.runner(trust) as runner,
+        progress.task("Predicting", len(files), "files") as task,
+    ):
+        for names, images, advanced in _batches(opened, files, progress):
+            probabilities = opened.probabilities(runner.run(images)[0])
+            classes = opened.classes or tuple(map(str, range(probabilities.shape[1])))
+            predictions += [
+                Prediction(name, top_classes(row, classes, top))
+                for name, row in zip(names, probabilities, strict=True)
+            ]
+            task.advance(advanced)
+    return predictions
+
+
+def write_csv(predictions: Sequence[Prediction], path: Path) -> None:
+    """A line a picture: its path, then label and probability of each class given."""
+    most = max((len(prediction.classes) for prediction in predictions), default=0)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    numbered = [(f"label_{rank}", f"probability_{rank}") for rank in range(1, most + 1)]
+    writer.writerow(["path", *(name for pair in numbered for name in pair)])
+    for prediction in predictions:
+        answers = [(c["label"], f"{c['probability']:.6f}") for c in prediction.classes]
+        writer.writerow([prediction.path, *(cell for pair in answers for cell in pair)])
+    write_text(path, text.getvalue())
+
+
+def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = sorted(
+                file
+                for file in path.rglob("*")
+                if file.suffix.lower() in PICTURE_SUFFIXES and file.is_file()
+            )
+            if not found:
+                raise NotFoundError(f"{path} holds no pictures.", expected="files as in rose.jpg")
+            yield from found
+        elif path.is_file():
+            yield path
+        else:
+            raise NotFoundError(
+                f"{path} is not there.", expected="a picture, a folder of pictures or a .npy array"
+            )
+
+
+def _batches(
+    model: Model, files: Sequence[Path], progress: Progress
+) -> Iterator[tuple[list[str], NDArray[np.float32], int]]:
+    """Names and images float32 [batch, size, size, 3], and how many files they finish."""
+    preprocess = _Preprocessor(model.preprocessing)
+    names: list[str] = []
+    encoded: list[bytes] = []
+    broken: list[str] = []
+    for file in files:
+        if file.suffix == ".npy":
+            yield from _array_batches(model, file, progress)
+            continue
+        try:
+            encoded.append(clean(file).encoded)
+            names.append(str(file))
+        except PictureError as error:
+            broken.append(str(error))
+        if len(encoded) == BATCH_SIZE:
+            yield names, preprocess(encoded), len(encoded)
+            names, encoded = [], []
+    if broken:
+        raise DataError(
+            f"{len(broken)} files cannot be read as pictures:\n{listed(broken)}",
+            expected="JPEG, PNG, GIF, BMP, WebP or TIFF",
+            next_step="Leave them out.",
+        )
+    if encoded:
+        yield names, preprocess(encoded), len(encoded)
+
+
+class _Preprocessor:
+    """Encoded pictures to the net's input, in a graph of its own."""
+
+    def __init__(self, preprocessing: Preprocessing) -> None:
+        tf = load_tensorflow()
+        v1 = tf.compat.v1
+        with tf.Graph().as_default() as graph:
+            self._encoded = v1.placeholder(tf.string, [])
+            self._image = preprocessing.evaluation(self._encoded)
+        self._session = v1.Session(graph=graph, config=session_config())
+
+    def __call__(self, encoded: Sequence[bytes]) -> NDArray[np.float32]:
+        """float32 [pictures, size, size, 3]."""
+        run = self._session.run
+        return np.stack([run(self._image, {self._encoded: data}) for data in encoded])
+
+
+def _array_batches(
+    model: Model, file: Path, progress: Progress
+) -> Iterator[tuple[list[str], NDArray[np.float32], int]]:
+    images = _read_array(file, model.preprocessing.image_size)
+    lowest, highest = model.preprocessing.value_range
+    found = float(images.min()), float(images.max())
+    span = highest - lowest
+    unused = found[0] > lowest + 0.45 * span or found[1] < highest - 0.45 * span
+    if found[0] < lowest - 1e-3 or found[1] > highest + 1e-3 or unused:
+        progress.say(
+            f"Warning: {file} holds values from {found[0]:g} to {found[1]:g}; the model was "
+            f"trained on {lowest:g} to {highest:g} ({model.preprocessing.name} preprocessing)."
+        )
+    for start in range(0, len(images), BATCH_SIZE):
+        batch = images[start : start + BATCH_SIZE]
+        names = [f"{file}[{start + place}]" for place in range(len(batch))]
+        yield names, batch, int(start + BATCH_SIZE >= len(images))
+
+
+def _read_array(file: Path, size: int) -> NDArray[np.float32]:
+    """float32 [count, size, size, 3] of a .npy file; never unpickled."""
+    try:
+        array = np.load(file, allow_pickle=False, mmap_mode="r")
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{file} is no array.", received=error) from error
+    images = array[None] if array.ndim == 3 else array
+    if images.shape[1:] != (size, size, 3) or not len(images) or images.dtype.kind not in "fiu":
+        raise DataError(
+            f"{file} is not the net's input.",
+            expected=f"numbers [{size}, {size}, 3] or [count, {size}, {size}, 3]",
+            received=f"{array.dtype} {list(array.shape)}",
+        )
+    return np.asarray(images, np.float32)

@@ -1,0 +1,207 @@
+"""A run directory: what lies in it, and in which state it is.
+
+config.json            the options, and how many steps they come to
+plan.json              the partition, with the SHA-256 of every frozen variable
+labels.txt             class names, a line each
+signature.json         names of inputs and outputs, class names, preprocessing
+inference_graph.pb     the net in evaluation mode, variables kept
+metrics.jsonl          a line a logged step or an evaluation
+events.out.tfevents.*  the same for TensorBoard
+checkpoint             the state file, names relative
+model.ckpt-N.*         the last checkpoints
+best/                  the checkpoint that scored best
+evaluation.json        the last evaluation, picture by picture
+report.html            the page about all of it
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from checkpoints import family
+from checkpoints.errors import RunError
+from checkpoints.files import atomic_directory, write_json, write_text
+from finetune.config import TrainConfig
+
+PREFIX = "model.ckpt"
+TOTAL_STEPS = "total_steps"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of one run."""
+
+    GRAPH: ClassVar[str] = "inference_graph.pb"
+    BEST: ClassVar[str] = "best"
+
+    directory: Path
+
+    @property
+    def config_file(self) -> Path:
+        """config.json."""
+        return self.directory / "config.json"
+
+    @property
+    def plan_file(self) -> Path:
+        """plan.json."""
+        return self.directory / "plan.json"
+
+    @property
+    def labels_file(self) -> Path:
+        """labels.txt."""
+        return self.directory / "labels.txt"
+
+    @property
+    def signature_file(self) -> Path:
+        """signature.json."""
+        return self.directory / "signature.json"
+
+    @property
+    def graph_file(self) -> Path:
+        """inference_graph.pb."""
+        return self.directory / self.GRAPH
+
+    @property
+    def metrics_file(self) -> Path:
+        """metrics.jsonl."""
+        return self.directory / "metrics.jsonl"
+
+    @property
+    def evaluation_file(self) -> Path:
+        """evaluation.json."""
+        return self.directory / "evaluation.json"
+
+    @property
+    def report_file(self) -> Path:
+        """report.html."""
+        return self.directory / "report.html"
+
+    @property
+    def best_directory(self) -> Path:
+        """best/."""
+        return self.directory / self.BEST
+
+    @property
+    def prefix(self) -> Path:
+        """What the names of the checkpoints begin with."""
+        return self.directory / PREFIX
+
+    def exists(self) -> bool:
+        """Whether a run was begun here."""
+        return self.config_file.is_file()
+
+    def latest(self) -> Path | None:
+        """The newest checkpoint's prefix, or None before the first."""
+        found = family.latest(self.directory)
+        return None if found is None else found.prefix
+
+    def step(self) -> int:
+        """The step of the newest checkpoint; 0 before the first."""
+        latest = self.latest()
+        return 0 if latest is None else step_of(latest)
+
+    def write_config(self, config: TrainConfig, total_steps: int) -> None:
+        """Writes config.json."""
+        write_json(self.config_file, {**config.as_json(), TOTAL_STEPS: total_steps})
+
+    def read_config(self) -> TrainConfig:
+        """config.json, checked."""
+        stored = read_json(self.config_file)
+        if isinstance(stored, dict):
+            stored.pop(TOTAL_STEPS, None)
+        return TrainConfig.from_json(stored, self.config_file)
+
+    def total_steps(self) -> int:
+        """How many steps the run has in all."""
+        stored = read_json(self.config_file)
+        total = stored.get(TOTAL_STEPS) if isinstance(stored, dict) else None
+        if not isinstance(total, int):
+            raise RunError(
+                f"{self.config_file} is not what train writes.",
+                expected=f"a whole number {TOTAL_STEPS}",
+                received=total,
+            )
+        return total
+
+    def is_finished(self) -> bool:
+        """Whether the newest checkpoint is of the last step."""
+        return self.step() >= self.total_steps()
+
+    def clear(self) -> None:
+        """Removes the files of the run and no others; config.json last, so that it stays a run."""
+        import shutil
+
+        shutil.rmtree(self.best_directory, ignore_errors=True)
+        patterns = (f"{PREFIX}-*", "events.out.tfevents.*", "checkpoint")
+        files = [file for pattern in patterns for file in self.directory.glob(pattern)]
+        named = (
+            self.plan_file,
+            self.labels_file,
+            self.signature_file,
+            self.graph_file,
+            self.metrics_file,
+            self.evaluation_file,
+            self.report_file,
+            self.config_file,
+        )
+        for file in (*files, *named):
+            file.unlink(missing_ok=True)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl; a last line cut by a kill is left out."""
+        if not self.metrics_file.is_file():
+            return []
+        metrics = []
+        for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
+            try:
+                metrics.append(json.loads(line))
+            except ValueError:
+                continue
+        return metrics
+
+    def forget_metrics_after(self, step: int) -> None:
+        """Drops lines of steps that a resumed run does again."""
+        kept = [entry for entry in self.read_metrics() if entry.get("step", 0) <= step]
+        write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
+
+    def keep_best(self, checkpoint: Path, accuracy: float) -> None:
+        """Copies a checkpoint's files to best/, replacing the one before."""
+        import shutil
+
+        with atomic_directory(self.best_directory, overwrite=True) as best:
+            for file in sorted(checkpoint.parent.glob(f"{checkpoint.name}.*")):
+                shutil.copyfile(file, best / file.name)
+            family.write_state(best, checkpoint.name, [checkpoint.name])
+            write_json(best / "best.json", {"step": step_of(checkpoint), "accuracy": accuracy})
+
+    def best_accuracy(self) -> float | None:
+        """The accuracy of the checkpoint in best/, or None."""
+        file = self.best_directory / "best.json"
+        return float(read_json(file)["accuracy"]) if file.is_file() else None
+
+
+def read_json(file: Path) -> Any:
+    """Reads a JSON file of a run.
+
+    Raises:
+      RunError: it is absent or no JSON.
+    """
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(
+            f"{file} is not there.",
+            expected=f"a run directory that train wrote, with {file.name} in it",
+            next_step="Name the directory given to train --run.",
+        ) from error
+    except ValueError as error:
+        raise RunError(f"{file} is no JSON.", received=error) from error
+
+
+def step_of(prefix: Path) -> int:
+    """N of `model.ckpt-N`; 0 where the name has none."""
+    number = prefix.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else 0

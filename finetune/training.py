@@ -1,0 +1,101 @@
+"""Training by the recipe: restore the frozen, initialise the rest, train exactly the chosen scopes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checkpoints.errors import DataError, RunError
+from checkpoints.progress import SILENT, Progress
+from finetune.config import TrainConfig
+from finetune.dataset import check_labels
+from finetune.run import Run, read_json
+from finetune.trainer import RunResult, Trainer
+from finetune.training_data import built_beside, find_dataset
+from finetune.weights import find_weights
+
+
+def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
+    """Trains, or goes on with, a run.
+
+    Raises:
+      RunError: the directory holds an unfinished run, or something else.
+      PlanError: net and checkpoint do not fit, or a scope matches nothing.
+      DataError: labels and classes do not fit, or there is nothing to train on.
+    """
+    run = Run(Path(config.run))
+    if config.resume:
+        stored = _stored_config(run)
+        config = stored.resumed(config)
+        same_end = (config.steps, config.epochs) == (stored.steps, stored.epochs)
+        if same_end and run.is_finished():
+            return _finished(run, progress)
+    elif run.exists() and not config.overwrite:
+        if run.is_finished():
+            return _finished(run, progress)
+        raise RunError(
+            f"{run.directory} holds an unfinished run, at step {run.step()} of "
+            f"{run.total_steps()}.",
+            next_step="Add --resume to go on with it, or --overwrite to start again.",
+        )
+    else:
+        _refuse_other_files(run)
+
+    dataset = find_dataset(config.data, built_beside(run.directory), progress=progress)
+    training = dataset.splits.get("train")
+    if training is None or training.count == 0:
+        raise DataError(
+            f"{config.data} has no training pictures.",
+            expected="a split named train",
+            received=", ".join(dataset.splits) or "no split",
+            next_step="slimtune data build PICTURES OUT makes one.",
+        )
+    check_labels(dataset)
+    steps = config.total_steps(training.count)
+    if run.step() > steps and config.resume:
+        raise RunError(
+            f"{run.directory} is at step {run.step()}, beyond the {steps} steps asked for.",
+            next_step="Ask for more --steps or --epochs.",
+        )
+    weights = find_weights(config.net, config.checkpoint, progress=progress)
+    return Trainer(run, config, dataset, weights, steps, progress).train()
+
+
+def _stored_config(run: Run) -> TrainConfig:
+    if not run.exists():
+        raise RunError(
+            f"There is no run in {run.directory} to go on with.",
+            expected=f"{run.config_file.name} in it",
+            next_step="Leave --resume out to begin one.",
+        )
+    return run.read_config()
+
+
+def _refuse_other_files(run: Run) -> None:
+    """A new run goes into a new or empty directory, or replaces a run."""
+    if not run.exists() and run.directory.is_dir() and any(run.directory.iterdir()):
+        raise RunError(
+            f"{run.directory} is not empty and holds no run.",
+            expected="a new or empty directory",
+            received=", ".join(sorted(path.name for path in run.directory.iterdir())[:5]),
+            next_step="Name another --run.",
+        )
+
+
+def _finished(run: Run, progress: Progress) -> RunResult:
+    steps = run.total_steps()
+    progress.say(
+        f"{run.directory} is finished: {run.step()} of {steps} steps. To go on: --resume with "
+        f"more --steps or --epochs, as in --resume --steps {2 * steps}; --overwrite starts again."
+    )
+    evaluations = [entry for entry in run.read_metrics() if entry["split"] == "val"]
+    return RunResult(
+        run=str(run.directory),
+        step=run.step(),
+        loss=None,
+        accuracy=evaluations[-1]["accuracy"] if evaluations else None,
+        best_accuracy=run.best_accuracy(),
+        totals=read_json(run.plan_file)["totals"],
+        frozen_verified=0,
+        pictures_per_second=None,
+        finished_before=True,
+    )

@@ -1,0 +1,107 @@
+"""A tiny net and tiny pictures, so that training takes a second."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from checkpoints.published import NETS, Net, Paper
+
+TINY = Net(
+    name="tiny",
+    builder="slimtune_tiny_net:build",
+    scope="Tiny",
+    image_size=16,
+    preprocessing="inception",
+    main_head="Tiny/Logits",
+    auxiliary_heads=("Tiny/AuxLogits",),
+    bottleneck="PreLogits",
+    logits="Logits",
+    paper=Paper("none", "none", 2016),
+)
+
+
+def build_tiny_net(
+    images, num_classes, is_training, *, dropout_keep_prob=0.9, depth_multiplier=1.0
+):
+    """Two convolutions with batch norm, a main and an auxiliary head; all of TF-Slim's layers."""
+    from exporters.runtime import load_tensorflow
+    from finetune.slim import load_slim
+
+    tf, slim = load_tensorflow(), load_slim()
+    with (
+        tf.compat.v1.variable_scope("Tiny"),
+        slim.arg_scope([slim.batch_norm, slim.dropout], is_training=is_training),
+        slim.arg_scope([slim.batch_norm], decay=0.9),
+        slim.arg_scope([slim.conv2d], normalizer_fn=slim.batch_norm, stride=2),
+    ):
+        first = slim.conv2d(images, 8, [3, 3], scope="Conv2d_1")
+        net = slim.conv2d(first, 16, [3, 3], scope="Conv2d_10")
+        head = {"activation_fn": None, "normalizer_fn": None, "stride": 1}
+        with tf.compat.v1.variable_scope("AuxLogits"):
+            pooled = tf.reduce_mean(first, [1, 2], keepdims=True)
+            aux = slim.conv2d(pooled, num_classes, [1, 1], scope="fc", **head)
+        with tf.compat.v1.variable_scope("Logits"):
+            pooled = tf.reduce_mean(net, [1, 2], keepdims=True)
+            pooled = slim.dropout(pooled, dropout_keep_prob)
+            logits = slim.conv2d(pooled, num_classes, [1, 1], scope="fc", **head)
+    logits = tf.squeeze(logits, [1, 2])
+    return logits, {
+        "PreLogits": pooled,
+        "Logits": logits,
+        "AuxLogits": tf.squeeze(aux, [1, 2]),
+    }
+
+
+@pytest.fixture
+def tiny_net(monkeypatch):
+    """The net `tiny`, registered for one test."""
+    module = types.ModuleType("slimtune_tiny_net")
+    module.build = build_tiny_net
+    monkeypatch.setitem(sys.modules, "slimtune_tiny_net", module)
+    monkeypatch.setitem(NETS, "tiny", TINY)
+    return TINY
+
+
+@pytest.fixture
+def tiny_checkpoint(tiny_net, tmp_path):
+    """A V2 checkpoint of the tiny net with 7 classes, written by TensorFlow's Saver."""
+    from exporters.runtime import load_tensorflow
+    from finetune.nets import build_net
+
+    v1 = load_tensorflow().compat.v1
+    path = tmp_path / "weights" / "tiny.ckpt"
+    with v1.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(11)
+        build_net("tiny", v1.placeholder(v1.float32, [None, 16, 16, 3]), 7)
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(path), write_meta_graph=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def colour_pictures(tmp_path_factory):
+    """Class folders of 20 noisy 20x20 pictures each: red, green, blue."""
+    folder = tmp_path_factory.mktemp("colours") / "pictures"
+    random = np.random.default_rng(4)
+    for place, name in enumerate(["red", "green", "blue"]):
+        (folder / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = random.integers(0, 120, (20, 20, 3), np.uint8)
+            pixels[:, :, place] += 130
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def colours(colour_pictures):
+    """The dataset built of them, a fifth for validation."""
+    from finetune.build import build
+
+    out = colour_pictures.parent / "dataset"
+    build(colour_pictures, out, val=0.2)
+    return out

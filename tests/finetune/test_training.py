@@ -1,0 +1,241 @@
+"""Training a tiny net: what changes, what must not, what is refused, what is left behind."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+import checkpoints
+from checkpoints.errors import DataError, PlanError, RunError
+from exporters.runtime import load_tensorflow
+from finetune import TrainConfig, train
+from finetune.run import Run
+
+pytestmark = pytest.mark.tensorflow
+
+
+def config(colours, run, **options):
+    defaults = {"net": "tiny", "batch_size": 8, "steps": 2, "learning_rate": 0.05}
+    return TrainConfig(data=str(colours), run=str(run), **{**defaults, **options})
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+def test_only_the_main_head_changes_and_the_rest_is_the_checkpoints_bit_for_bit(
+    colours, run, tiny_checkpoint
+):
+    result = train(config(colours, run, checkpoint=str(tiny_checkpoint), steps=6))
+    assert (result.step, result.frozen_verified) == (6, 10)
+    with checkpoints.open(tiny_checkpoint) as source, checkpoints.open(run) as trained:
+        trunk = [name for name in source if "Logits" not in name]
+        assert len(trunk) == 8
+        assert any("moving_mean" in name for name in trunk)
+        for name in trunk:
+            assert trained[name].tobytes() == source[name].tobytes(), name
+        assert trained["Tiny/Logits/fc/weights"].shape == (1, 1, 16, 3)
+        assert trained["global_step"] == 6
+        slots = [name for name in trained if name.endswith("/Adam")]
+        assert slots == ["Tiny/Logits/fc/biases/Adam", "Tiny/Logits/fc/weights/Adam"]
+
+
+def test_a_trained_scope_changes_its_averages_too_and_no_other_scope(colours, run, tiny_checkpoint):
+    train(
+        config(
+            colours,
+            run,
+            checkpoint=str(tiny_checkpoint),
+            trainable=("Tiny/Conv2d_1", "Tiny/Logits"),
+        )
+    )
+    with checkpoints.open(tiny_checkpoint) as source, checkpoints.open(run) as trained:
+
+        def changed(name):
+            return trained[name].tobytes() != source[name].tobytes()
+
+        assert changed("Tiny/Conv2d_1/weights")
+        assert changed("Tiny/Conv2d_1/BatchNorm/beta")
+        assert changed("Tiny/Conv2d_1/BatchNorm/moving_mean")
+        assert not any(changed(name) for name in source if name.startswith("Tiny/Conv2d_10/"))
+
+
+def test_it_learns(colours, run, tiny_net, heard):
+    result = train(
+        config(colours, run, checkpoint="none", trainable=("Tiny",), steps=60, augment="none"),
+        progress=heard,
+    )
+    assert result.accuracy >= 0.9
+    assert result.best_accuracy >= result.accuracy
+    assert "Learning rate 0.05, fixed, for 60 steps." in heard.said
+
+
+def test_going_on_equals_not_stopping(colours, tmp_path, tiny_checkpoint):
+    options = {"checkpoint": str(tiny_checkpoint), "optimizer": "momentum", "dropout": 0.0}
+    train(config(colours, tmp_path / "whole", steps=5, **options))
+    train(config(colours, tmp_path / "parts", steps=2, **options))
+    train(config(colours, tmp_path / "parts", steps=5, resume=True))
+    with (
+        checkpoints.open(tmp_path / "whole") as whole,
+        checkpoints.open(tmp_path / "parts") as parts,
+    ):
+        assert list(whole) == list(parts)
+        for name in whole:
+            np.testing.assert_allclose(parts[name], whole[name], rtol=1e-5, atol=1e-7)
+    steps = [entry["step"] for entry in Run(tmp_path / "parts").read_metrics()]
+    assert steps == sorted(steps)
+
+
+def test_a_finished_run_says_so_and_how_to_go_on(colours, run, tiny_net, heard):
+    train(config(colours, run, checkpoint="none"))
+    before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
+    result = train(config(colours, run, checkpoint="none"), progress=heard)
+    assert result.finished_before
+    assert result.step == 2
+    assert heard.said == [
+        f"{run} is finished: 2 of 2 steps. To go on: --resume with more --steps or --epochs, "
+        "as in --resume --steps 4; --overwrite starts again."
+    ]
+    assert {path.name: path.stat().st_mtime_ns for path in run.iterdir()} == before
+    assert train(config(colours, run, resume=True)).finished_before
+
+
+def test_an_unfinished_run_is_refused_and_resume_is_named(colours, run, tiny_net):
+    train(config(colours, run, checkpoint="none"))
+    stored = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**stored, "steps": 9, "total_steps": 9}))
+    with pytest.raises(RunError) as caught:
+        train(config(colours, run, checkpoint="none"))
+    assert caught.value.message == f"{run} holds an unfinished run, at step 2 of 9."
+    assert "--resume" in caught.value.next_step
+    assert train(config(colours, run, steps=None, resume=True)).step == 9
+
+
+def test_overwriting_leaves_other_peoples_files(colours, run, tiny_net):
+    train(config(colours, run, checkpoint="none"))
+    (run / "notes.txt").write_text("mine")
+    result = train(config(colours, run, checkpoint="none", steps=1, overwrite=True))
+    assert result.step == 1
+    assert (run / "notes.txt").read_text() == "mine"
+    assert [path.name for path in sorted(run.glob("model.ckpt-*.index"))] == ["model.ckpt-1.index"]
+    assert {entry["step"] for entry in Run(run).read_metrics()} == {1}
+
+
+def test_a_directory_with_other_files_is_left_alone(colours, run, tiny_net):
+    run.mkdir()
+    (run / "thesis.txt").write_text("mine")
+    with pytest.raises(RunError, match="is not empty and holds no run"):
+        train(config(colours, run, checkpoint="none"))
+    assert [path.name for path in run.iterdir()] == ["thesis.txt"]
+
+
+def test_there_is_nothing_to_go_on_with(colours, run, tiny_net):
+    with pytest.raises(RunError, match="no run in"):
+        train(config(colours, run, resume=True))
+    assert not run.exists()
+
+
+def test_a_head_of_another_size_is_refused_before_anything_is_written(
+    colours, run, tiny_checkpoint
+):
+    with pytest.raises(PlanError) as caught:
+        train(config(colours, run, checkpoint=str(tiny_checkpoint), exclude=("none",)))
+    assert "Tiny/Logits/fc/weights: checkpoint [1, 1, 16, 7], net [1, 1, 16, 3]" in str(
+        caught.value
+    )
+    assert caught.value.next_step.startswith("--exclude Tiny/AuxLogits/fc,Tiny/Logits/fc ")
+    assert not run.exists()
+
+
+def test_a_folder_of_pictures_is_built_beside_the_run_first(colour_pictures, run, tiny_net):
+    result = train(config(colour_pictures, run, checkpoint="none"))
+    assert result.step == 2
+    assert (run.parent / "run-data" / "dataset.json").is_file()
+
+
+def test_labels_that_name_no_class_are_found_before_step_0(colours, run, tiny_net, tmp_path):
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    for file in colours.iterdir():
+        (copied / file.name).write_bytes(file.read_bytes())
+    dataset = json.loads((copied / "dataset.json").read_text())
+    dataset["classes"] = dataset["classes"][:2]
+    for split in dataset["splits"].values():
+        split["counts"].pop(json.loads((colours / "dataset.json").read_text())["classes"][2])
+    (copied / "dataset.json").write_text(json.dumps(dataset))
+    with pytest.raises(DataError, match="do not name a class"):
+        train(config(copied, run, checkpoint="none"))
+    assert not run.exists()
+
+
+def test_the_run_directory_holds_what_it_should_and_can_be_moved(colours, run, tiny_checkpoint):
+    train(config(colours, run, checkpoint=str(tiny_checkpoint), steps=5, eval_every=1, keep=2))
+    moved = run.rename(run.with_name("moved"))
+    names = {path.name for path in moved.iterdir()}
+    assert {
+        "best",
+        "checkpoint",
+        "config.json",
+        "evaluation.json",
+        "inference_graph.pb",
+        "labels.txt",
+        "metrics.jsonl",
+        "plan.json",
+        "signature.json",
+    } <= names
+    checkpoints_kept = sorted(path.name for path in moved.glob("*.index"))
+    assert checkpoints_kept == ["model.ckpt-4.index", "model.ckpt-5.index"]
+    assert "/" not in (moved / "checkpoint").read_text()
+    assert (moved / "labels.txt").read_text() == "blue\ngreen\nred\n"
+    plan = json.loads((moved / "plan.json").read_text())
+    digests = {v["name"]: v["sha256"] for v in plan["variables"] if v["sha256"]}
+    assert len(digests) == 10
+    assert plan["net"] == "tiny"
+    assert checkpoints.open(moved).family.step == 5
+
+
+def test_tensorboard_reads_what_metrics_jsonl_says(colours, run, tiny_net):
+    train(config(colours, run, checkpoint="none", steps=3, eval_every=3))
+    v1 = load_tensorflow().compat.v1
+    (events,) = run.glob("events.out.tfevents.*")
+    found = {
+        (value.tag, event.step): value.simple_value
+        for event in v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+    }
+    written = {
+        (f"{entry['split']}/{name}", entry["step"]): value
+        for entry in Run(run).read_metrics()
+        for name, value in entry.items()
+        if name not in ("split", "step")
+    }
+    assert written.keys() == found.keys()
+    for key, value in written.items():
+        assert found[key] == struct.unpack("f", struct.pack("f", value))[0]
+
+
+def test_a_checkpoints_meta_goes_on_in_plain_tensorflow(colours, run, tiny_net):
+    train(config(colours, run, checkpoint="none"))
+    v1 = load_tensorflow().compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        saver = v1.train.import_meta_graph(str(run / "model.ckpt-2.meta"))
+        saver.restore(session, v1.train.latest_checkpoint(str(run)))
+        assert session.run(v1.train.get_global_step()) == 2
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_the_rate_named(colours, run, tiny_net):
+    with pytest.raises(RunError, match="is no number") as caught:
+        train(
+            config(
+                colours,
+                run,
+                checkpoint="none",
+                trainable=("Tiny",),
+                optimizer="sgd",
+                learning_rate=1e30,
+                steps=20,
+            )
+        )
+    assert "Lower --learning-rate (1e+30)" in caught.value.next_step
