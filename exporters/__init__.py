@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "convert": "exporters.conversion",
+    "freeze": "exporters.api",
+}
 
 __all__ = list(_EXPORTS)
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from checkpoints.files import atomic_file, refuse_existing
+from checkpoints.files import refuse_existing
 from checkpoints.progress import SILENT, Progress
 from exporters.endpoints import resolve_outputs
-from exporters.freezing import FrozenGraph, prepare
-from exporters.frozen_file import write_frozen
+from exporters.freezing import prepare
 from exporters.graph import Graph, as_graph
 from exporters.metadata import Metadata, read_metadata
-from exporters.structure_proof import prove_structure
-from exporters.verdict import NOT_VERIFIED, Verification
+from exporters.proved import write_proved
+from exporters.verdict import Verification, VerifyMode
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def freeze(
     inputs: Sequence[str] = (),
     metadata: Metadata | None = None,
     keep_training: bool = False,
-    verify: Literal["structure", "none"] = "structure",
+    verify: VerifyMode = "auto",
     overwrite: bool = True,
     progress: Progress = SILENT,
 ) -> Frozen:
@@ -68,7 +67,8 @@ def freeze(
       inputs: placeholders to feed; left out, all that the outputs need.
       metadata: what is written into it; left out, what the graph has already.
       keep_training: whether nodes that belong to training are let through.
-      verify: whether the written file is proved before it gets its name.
+      verify: how the written file is compared with its source before it gets its name; auto is
+        structure, and run too where inputs were cut.
       overwrite: whether a file that is there already is replaced.
       progress: told what was chosen and cut.
 
@@ -97,7 +97,7 @@ def freeze(
         keep_training=keep_training,
         progress=progress,
     )
-    verification = write_proved(frozen, path, prove=verify == "structure")
+    verification = write_proved(frozen, path, verify)
     return Frozen(
         path=path,
         outputs=tuple(map(str, frozen.outputs)),
@@ -108,24 +108,3 @@ def freeze(
         said=frozen.said,
         verification=verification,
     )
-
-
-def write_proved(frozen: FrozenGraph, path: Path, prove: bool = True) -> Verification:
-    """Writes a frozen graph beside its place, proves the file, and only then gives it its name.
-
-    Raises:
-      VerificationError: the written file is not what it should be; nothing is left.
-    """
-    with atomic_file(path) as file:
-        write_frozen(frozen, file)
-        if not prove:
-            return NOT_VERIFIED
-        file.flush()
-        return prove_structure(
-            Path(file.name),
-            frozen.source,
-            frozen.values,
-            frozen.outputs,
-            keys={name: variable.key for name, variable in frozen.variables.items()},
-            metadata=frozen.metadata,
-        )

@@ -74,16 +74,8 @@ def resolve_outputs(
     return (guess.output,)
 
 
-def resolve_inputs(
-    graph: Graph, requested: Sequence[str], metadata: Metadata | None = None
-) -> tuple[TensorName, ...]:
-    """The inputs of a pruned graph: the requested ones, else its placeholders in file order.
-
-    Raises:
-      GraphError: a requested name is not there.
-    """
-    if requested:
-        return tuple(dict.fromkeys(resolve_tensor(graph, name, role="input") for name in requested))
+def placeholders(graph: Graph, metadata: Metadata | None = None) -> tuple[TensorName, ...]:
+    """The placeholders of a pruned graph in file order; what the metadata names comes first."""
     inputs = [TensorName(name) for name, node in graph.nodes.items() if node.op in PLACEHOLDERS]
     if metadata is not None and metadata.input is not None:
         first = tensor_of(metadata.input)

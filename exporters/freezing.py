@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from checkpoints.errors import UnsupportedError
 from checkpoints.messages import NodeDef
 from checkpoints.progress import SILENT, Progress
-from exporters.endpoints import resolve_inputs, resolve_outputs
+from exporters.endpoints import placeholders, resolve_outputs
 from exporters.graph import MAX_MESSAGE_BYTES, Graph
 from exporters.metadata import Metadata, metadata_node
 from exporters.names import METADATA_NODE, TensorName, is_control, node_of
 from exporters.ops import DROPPED_ATTRIBUTES, HANDLE_PASSES, HANDLE_READS, VALUE_OPS
 from exporters.rewrites.devices import clear_placement
+from exporters.rewrites.placeholders import cut_at_inputs, parse_input
 from exporters.rewrites.prune import prune
 from exporters.training_ops import refuse_training_ops
 from exporters.values import Values
@@ -33,7 +34,7 @@ class FrozenGraph:
     """A graph that is ready to be written: pruned, checked against its variables, not yet copied.
 
     Attributes:
-      source: the graph it was made from, whole.
+      source: the graph it was made from: the whole, or the cut one where inputs were cut.
       graph: the pruned graph, variables still in it.
       outputs: the tensors it was pruned to.
       inputs: the tensors to feed.
@@ -42,6 +43,7 @@ class FrozenGraph:
       values: where the variables' values come from.
       metadata: what is written into it, or None.
       said: what was done, a line each.
+      rewritten: whether nodes other than variables were changed.
     """
 
     source: Graph
@@ -53,6 +55,7 @@ class FrozenGraph:
     values: Values
     metadata: Metadata | None
     said: tuple[str, ...]
+    rewritten: bool = False
 
     @property
     def parameters(self) -> int:
@@ -105,7 +108,8 @@ def prepare(
       values: the variables by name, as in checkpoints.open(...).
       outputs: names of nodes or tensors; left out, those of the metadata or signature, else a
         guess.
-      inputs: placeholders to feed; left out, all that the outputs need.
+      inputs: tensors to feed, as NAME or NAME=?x224x224x3; the graph is cut there and a
+        placeholder put in where there is none. Left out, the placeholders that the outputs need.
       metadata: what is to be written into it.
       keep_training: whether nodes that belong to training are let through.
       progress: told what was chosen and cut.
@@ -120,21 +124,29 @@ def prepare(
     said = []
     if cut_edges:
         said.append(f"{len(cut_edges)} control edges to updates and summaries were cut.")
+    source = graph
+    inputs_found = placeholders(pruned, metadata)
+    if inputs:
+        cut = cut_at_inputs(pruned, outputs_found, [parse_input(text) for text in inputs])
+        source = graph if cut.graph is pruned else cut.graph
+        pruned, inputs_found = cut.graph, cut.inputs
+        said += cut.said
     kept = refuse_training_ops(pruned, keep_training)
     if kept:
         said.append(f"{len(kept)} nodes of training were kept, {kept[0].name} first.")
     handles = follow_handles(pruned)
     refuse_unfrozen_uses(pruned, handles)
     frozen = FrozenGraph(
-        source=graph,
+        source=source,
         graph=pruned,
         outputs=outputs_found,
-        inputs=resolve_inputs(pruned, inputs, metadata),
+        inputs=inputs_found,
         variables=fit_variables(graph, pruned, values),
         handles=handles,
         values=values,
         metadata=metadata,
         said=tuple(said),
+        rewritten=source is not graph,
     )
     for line in said:
         progress.say(line)

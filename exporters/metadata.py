@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from checkpoints.errors import DataError, GraphError, NotFoundError, listed
+from checkpoints.errors import GraphError, listed
 from checkpoints.messages import DataType, NodeDef
 from exporters.graph import Graph
 from exporters.names import METADATA_NODE
@@ -68,10 +67,6 @@ class Metadata:
     def to_text(self) -> str:
         """The JSON text that a .pb holds: one line, names as they are."""
         return json.dumps(self.as_json(), ensure_ascii=False)
-
-    def with_labels(self, labels: tuple[str, ...]) -> Metadata:
-        """The same with other class names."""
-        return replace(self, classes=labels)
 
 
 def metadata_from_text(text: str | bytes, source: str) -> Metadata:
@@ -177,46 +172,6 @@ def metadata_node(metadata: Metadata) -> NodeDef:
     tensor.tensor_shape.SetInParent()
     tensor.string_val.append(metadata.to_text().encode("utf-8"))
     return node
-
-
-def read_labels(path: str | Path) -> tuple[str, ...]:
-    """Class names from a text file: a name a line, or `number:name` a line as TF-Slim writes.
-
-    Blank lines at the end do not count. UTF-8, a byte-order mark forgiven.
-
-    Raises:
-      NotFoundError: there is no such file.
-      DataError: it is not text, or a line is blank.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise NotFoundError(f"{path} is not there.", expected="a text file, one class name a line")
-    try:
-        lines = path.read_text("utf-8-sig").rstrip().splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text.", received=error) from error
-    names = [line.strip() for line in lines]
-    numbered = [name.partition(":") for name in names]
-    if names and all(part[0] == str(index) for index, part in enumerate(numbered)):
-        names = [part[2] for part in numbered]
-    problems = [f"line {index}: blank" for index, name in enumerate(names, 1) if not name]
-    if problems or not names:
-        raise DataError(
-            f"{path} does not list class names:\n{listed(problems or ['no line'])}",
-            expected="one class name a line",
-        )
-    return tuple(names)
-
-
-def refuse_other_count(labels: tuple[str, ...], num_classes: int, source: str) -> None:
-    """Raises GraphError where the number of class names is not the number of classes."""
-    if len(labels) != num_classes:
-        raise GraphError(
-            f"{source} does not fit the model.",
-            expected=f"{num_classes} class names, one for each logit",
-            received=f"{len(labels)}",
-            next_step="Name the file that was used in training, its background line included.",
-        )
 
 
 def _is_whole(value: Any) -> bool:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from checkpoints.errors import GraphError
 from checkpoints.messages import GraphDef
-from exporters.endpoints import resolve_inputs, resolve_outputs
+from exporters.endpoints import placeholders, resolve_outputs, resolve_tensor
 from exporters.graph import Graph, as_graph
 from exporters.metadata import read_metadata
 from exporters.rewrites.prune import prune
@@ -117,7 +117,12 @@ class GraphRunner:
         needed = prune(whole, outputs_found).graph
         refuse_unsafe(needed.graph_def, trust, whole.label)
         self.outputs = tuple(map(str, outputs_found))
-        self.inputs = tuple(map(str, resolve_inputs(needed, inputs, self.metadata)))
+        inputs_found = (
+            [resolve_tensor(needed, name, role="input") for name in inputs]
+            if inputs
+            else placeholders(needed, self.metadata)
+        )
+        self.inputs = tuple(map(str, inputs_found))
         self._label = whole.label
         self._graph_def = _for_tensorflow(needed.graph_def)
         self._config = session_config(threads) if config is None else config

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from google.protobuf.message import DecodeError
 
 from checkpoints.dtypes import name_of_number
@@ -25,10 +24,10 @@ from exporters.graph import Graph
 from exporters.metadata import Metadata
 from exporters.names import METADATA_NODE, TensorName
 from exporters.proof_source import ProofSource, functions_named, name_in
-from exporters.values import Values, bytes_of, header_of, strings_of
+from exporters.values import Values, bytes_of, first_difference, header_of, strings_of
 from exporters.verdict import PROVED, Verification
 
-_CHUNK_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 20
 
 
 def prove_structure(
@@ -39,6 +38,7 @@ def prove_structure(
     *,
     keys: Mapping[str, str] | None = None,
     metadata: Metadata | None = None,
+    label: str | None = None,
 ) -> Verification:
     """Compares a written .pb with the graph and the variables it was made from.
 
@@ -49,6 +49,7 @@ def prove_structure(
       outputs: the tensors the graph was pruned to.
       keys: variable's node -> its name among the values, where that is another.
       metadata: what the file has to say of itself.
+      label: how messages call the file; left out, its path.
 
     Returns:
       A verification that passed.
@@ -58,9 +59,9 @@ def prove_structure(
     """
     with path.open("rb") as file:
         if file.seek(0, 2) == 0:
-            raise VerificationError(f"{path} is empty.")
+            raise VerificationError(f"{label or path} is empty.")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    proof = _Proof(path, source, values, keys or {}, metadata)
+    proof = _Proof(label or str(path), source, values, keys or {}, metadata)
     try:
         with memoryview(mapped) as view:
             proof.check(view, mapped)
@@ -73,13 +74,13 @@ def prove_structure(
 class _Proof:
     def __init__(
         self,
-        path: Path,
+        label: str,
         source: Graph,
         values: Values,
         keys: Mapping[str, str],
         metadata: Metadata | None,
     ) -> None:
-        self._path = path
+        self._label = label
         self._source = source
         self._nodes = ProofSource(source)
         self._values = values
@@ -247,17 +248,14 @@ class _Proof:
             raise self._failure(
                 name, "the values differ in size", f"{len(expected)} bytes", f"{len(found)} bytes"
             )
-        for start in range(0, len(found), _CHUNK_BYTES):
-            ours = np.frombuffer(found[start : start + _CHUNK_BYTES], np.uint8)
-            theirs = np.frombuffer(expected[start : start + _CHUNK_BYTES], np.uint8)
-            if not np.array_equal(ours, theirs):
-                place = int(np.flatnonzero(ours != theirs)[0])
-                raise self._failure(
-                    name,
-                    f"byte {start + place} of the values differs from the variable's",
-                    int(theirs[place]),
-                    int(ours[place]),
-                )
+        place = first_difference(found, expected)
+        if place is not None:
+            raise self._failure(
+                name,
+                f"byte {place} of the values differs from the variable's",
+                expected[place],
+                found[place],
+            )
 
     def _check_metadata(self, data: bytes) -> None:
         node = NodeDef.FromString(data)
@@ -321,7 +319,7 @@ class _Proof:
         self, name: str, message: str, expected: object = None, received: object = None
     ) -> VerificationError:
         return VerificationError(
-            f"{self._path} is not what its source says. Node {name}: {message}.",
+            f"{self._label} is not what its source says. Node {name}: {message}.",
             expected=None if expected is None else str(expected),
             received=received,
             next_step="Convert again; if it fails again, please report it.",
@@ -355,7 +353,7 @@ def _short(value: Any) -> str:
 
 def _let_go(mapped: mmap.mmap, field: Field) -> None:
     """Tells the system that the pages of a large node were looked at for the last time."""
-    if not hasattr(mmap, "MADV_DONTNEED") or field.end - field.start < _CHUNK_BYTES:
+    if not hasattr(mmap, "MADV_DONTNEED") or field.end - field.start < _LARGE_BYTES:
         return
     start = -(-field.start // mmap.PAGESIZE) * mmap.PAGESIZE
     length = field.end // mmap.PAGESIZE * mmap.PAGESIZE - start

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from checkpoints import dtypes
@@ -12,6 +13,8 @@ from checkpoints.tensors import as_strings, little_endian_bytes
 
 Array = npt.NDArray[Any]
 Values = Mapping[str, Array]
+
+_CHUNK_BYTES = 1 << 20
 
 
 class Header(NamedTuple):
@@ -51,3 +54,13 @@ def bytes_of(values: Values, name: str) -> memoryview:
 def strings_of(values: Values, name: str) -> list[bytes]:
     """The values of a variable of strings, in C order."""
     return as_strings(values[name], name)
+
+
+def first_difference(ours: memoryview, theirs: memoryview) -> int | None:
+    """Where two rows of bytes of one length differ first; None where they are the same."""
+    for start in range(0, len(ours), _CHUNK_BYTES):
+        left = np.frombuffer(ours[start : start + _CHUNK_BYTES], np.uint8)
+        right = np.frombuffer(theirs[start : start + _CHUNK_BYTES], np.uint8)
+        if not np.array_equal(left, right):
+            return start + int(np.flatnonzero(left != right)[0])
+    return None

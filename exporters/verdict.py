@@ -16,10 +16,11 @@ class Verification:
       mode: "structure" (node by node and byte by byte), "run" (same inputs, answers compared)
         or "none".
       passed: whether the output is what its source says; None where nothing was compared.
-      max_abs: the largest difference of two answers; None where nothing was run.
-      max_rel: the largest difference in proportion to the source's answer.
-      top1_agreement: the share of rows, 0 to 1, whose largest entry is the same one; None where
-        no output has rows of several entries.
+      max_abs: the largest difference of two answers; 0 where the structure was proved, since
+        nothing differs then; None where nothing was compared.
+      max_rel: the largest difference in proportion to the source's answer, likewise.
+      top1_agreement: the share of rows, 0 to 1, whose largest entry is the same one, likewise;
+        None also where no output has rows of several entries.
     """
 
     mode: Literal["structure", "run", "none"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +70,7 @@ class Answers:
             self._rows += rows.size
             self._agreeing += int((rows == others).sum())
 
-    def verdict(self, path: Path) -> Verification:
+    def verdict(self, label: str) -> Verification:
         """The figures.
 
         Raises:
@@ -80,7 +80,7 @@ class Answers:
         if self._problems or self._max_rel > self._rtol:
             shares = "" if agreement is None else f", top-1 agreement {agreement:.1%}"
             raise VerificationError(
-                f"{path} does not answer like its source.",
+                f"{label} does not answer like its source.",
                 expected=f"differences below {self._rtol:g} of the answer (or {self._atol:g})",
                 received="; ".join(self._problems)
                 or f"max_abs {self._max_abs:.3g}, max_rel {self._max_rel:.3g}{shares}",
@@ -93,7 +93,7 @@ def verify_run(
     frozen: FrozenGraph,
     path: Path,
     *,
-    shapes: Mapping[TensorName, tuple[int | None, ...]] | None = None,
+    label: str | None = None,
     trust: bool = False,
     rtol: float = RTOL,
     atol: float = ATOL,
@@ -104,7 +104,7 @@ def verify_run(
     Args:
       frozen: what was written: the pruned source, its variables, inputs and outputs.
       path: the written .pb.
-      shapes: shapes of inputs that the graph does not say; None is the batch.
+      label: how messages call the file; left out, its path.
       trust: whether ops that reach files, the network or Python are run.
       rtol: what difference is allowed in proportion to the source's answer.
       atol: and beside it.
@@ -130,13 +130,13 @@ def verify_run(
     ):
         source.assign(values)
         for batch_size in BATCH_SIZES:
-            feeds = made_up_inputs(frozen.graph, frozen.inputs, batch_size, generator, shapes)
+            feeds = made_up_inputs(frozen.graph, frozen.inputs, batch_size, generator)
             for name, ours, theirs in zip(
                 outputs, source.run(feeds=feeds), output.run(feeds=feeds), strict=True
             ):
                 answers.compare(name, np.asarray(ours), np.asarray(theirs))
             task.advance()
-    return answers.verdict(path)
+    return answers.verdict(label or str(path))
 
 
 def made_up_inputs(
@@ -144,7 +144,6 @@ def made_up_inputs(
     inputs: Sequence[TensorName],
     batch_size: int,
     generator: np.random.Generator,
-    shapes: Mapping[TensorName, tuple[int | None, ...]] | None = None,
 ) -> dict[str, Array]:
     """Random values for inputs: -1 to 1 for floats, 0 to 9 for whole numbers, 0 to 255 for bytes.
 
@@ -153,7 +152,6 @@ def made_up_inputs(
       inputs: tensors to feed; those with a default are left out.
       batch_size: what an unknown first dimension becomes.
       generator: where the numbers come from.
-      shapes: shapes that the graph does not say.
 
     Raises:
       UnsupportedError: a shape is not known, or the dtype holds no numbers.
@@ -164,7 +162,7 @@ def made_up_inputs(
         if node.op == "PlaceholderWithDefault":
             continue
         number = graph.dtype(tensor)
-        shape = (shapes or {}).get(tensor) or graph.shape(tensor)
+        shape = graph.shape(tensor)
         if shape is None or None in shape[1:] or number in (None, DataType.DT_STRING):
             known = "unknown" if shape is None else list(shape)
             raise UnsupportedError(

@@ -1,0 +1,220 @@
+"""`exporters.convert`: from any source that is read to any form that is written."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from checkpoints import dtypes
+from checkpoints.progress import SILENT, Progress
+from exporters.forms import form_of
+from exporters.graph import Graph
+from exporters.labels import read_labels
+from exporters.metadata import Metadata
+from exporters.names import TensorName
+from exporters.sources import Source, find_source
+from exporters.verdict import Verification, VerifyMode
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An input or output of a model.
+
+    Attributes:
+      name: the tensor.
+      dtype: TensorFlow's name of its dtype; None where the graph does not say it.
+      shape: None for an open dimension; None for an unknown rank.
+    """
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | None, ...] | None
+
+    @classmethod
+    def of(cls, graph: Graph, tensor: TensorName) -> Endpoint:
+        """What a graph says of one of its tensors."""
+        number = graph.dtype(tensor)
+        name = None if number is None else dtypes.name_of_number(number)
+        return cls(str(tensor), name, graph.shape(tensor))
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that stands under "inputs" and "outputs"."""
+        shape = None if self.shape is None else list(self.shape)
+        return {"name": self.name, "dtype": self.dtype, "shape": shape}
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A conversion that was done.
+
+    Attributes:
+      path: what was written; of a checkpoint the prefix.
+      form: the form's name, as `--to` takes it.
+      graph: the file the graph came from; None where it came from memory, or none was needed.
+      checkpoint: the prefix of the variables; None where the graph held constants.
+      inputs: the tensors to feed.
+      outputs: the tensors that hold answers.
+      nodes: how many nodes were written; None where no graph was.
+      parameters: how many numbers the variables hold.
+      num_bytes: the size of what was written.
+      verification: how it was compared with its source, and what came out.
+      metadata: what was written into it, or None.
+      notes: choices and changes, a line each.
+    """
+
+    path: Path
+    form: str
+    graph: Path | None
+    checkpoint: Path | None
+    inputs: tuple[Endpoint, ...]
+    outputs: tuple[Endpoint, ...]
+    nodes: int | None
+    parameters: int
+    num_bytes: int
+    verification: Verification
+    metadata: Metadata | None = None
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON object of the verb."""
+        return {
+            "path": str(self.path),
+            "form": self.form,
+            "graph": None if self.graph is None else str(self.graph),
+            "checkpoint": None if self.checkpoint is None else str(self.checkpoint),
+            "inputs": [endpoint.as_json() for endpoint in self.inputs],
+            "outputs": [endpoint.as_json() for endpoint in self.outputs],
+            "nodes": self.nodes,
+            "parameters": self.parameters,
+            "bytes": self.num_bytes,
+            "notes": list(self.notes),
+            "verification": self.verification.as_json(),
+            "metadata": None if self.metadata is None else self.metadata.as_json(),
+        }
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a conversion is to be done: the options of `convert`, resolved as far as forms share them.
+
+    Attributes:
+      destination: what is to be written.
+      source: graph and variables.
+      outputs: names of nodes or tensors; empty for a guess.
+      inputs: as in `--inputs`; empty for the placeholders.
+      labels: class names to write, or None.
+      labels_source: the file they came from, for messages.
+      metadata: what to write in place of the graph's own, or None.
+      verify: how to verify.
+      keep_training: whether nodes that belong to training are let through.
+      overwrite: whether what is there is replaced.
+      trust: whether ops that reach files, the network or Python are run.
+    """
+
+    destination: Path
+    source: Source
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    labels: tuple[str, ...] | None
+    labels_source: str
+    metadata: Metadata | None
+    verify: VerifyMode
+    keep_training: bool
+    overwrite: bool
+    trust: bool
+
+
+class _Notes:
+    """A Progress that keeps what it is told, and passes it on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.lines: list[str] = []
+        self.task = progress.task
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+        self._progress.say(text)
+
+
+def convert(
+    source: str | Path,
+    destination: str | Path,
+    *,
+    graph: str | Path | Graph | Any = None,
+    checkpoint: str | Path | None = None,
+    outputs: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    labels: str | Path | Sequence[str] | None = None,
+    verify: VerifyMode = "auto",
+    keep_training: bool = False,
+    overwrite: bool = False,
+    trust: bool = False,
+    metadata: Metadata | None = None,
+    to: str | None = None,
+    progress: Progress = SILENT,
+) -> Conversion:
+    """Converts a model, and verifies what was written before it gets its name.
+
+    Args:
+      source: a checkpoint in any spelling with its .meta beside, a run directory, a graph file
+        or a SavedModel's directory.
+      destination: what to write; its name tells the form.
+      graph: the graph of a checkpoint without a .meta: a file, a GraphDef or a Graph.
+      checkpoint: the variables of a graph.
+      outputs: names of nodes or tensors; left out, those of the metadata or signature, else a
+        guess.
+      inputs: tensors to feed, as NAME or NAME=?x224x224x3; left out, the placeholders.
+      labels: class names, or a file with one a line; as many as there are classes.
+      verify: "structure", "run", "none", or "auto": structure where nothing but variables
+        changed, else run.
+      keep_training: whether nodes that belong to training are let through.
+      overwrite: whether what is there already is replaced.
+      trust: whether ops that reach files, the network or Python are run in verification.
+      metadata: what is written into the model; left out, what the graph has.
+      to: the form, where the name of the destination does not tell it.
+      progress: told of choices, and how far the work is.
+
+    Raises:
+      UsageError: the name tells no form.
+      UnsupportedError: the form is not written yet, or the model does not fit into it.
+      OutputExistsError: the destination is there and may not be replaced.
+      NotFoundError: a file is not there.
+      GraphError: there is no graph, or graph, outputs, labels and variables do not fit.
+      VerificationError: what was written is not what it should be; it is not left in place.
+    """
+    form = form_of(destination, to)
+    notes = _Notes(progress)
+    request = Request(
+        destination=Path(destination),
+        source=find_source(source, graph, checkpoint, notes),
+        outputs=tuple(outputs),
+        inputs=tuple(inputs),
+        labels=_labels(labels),
+        labels_source=str(labels) if isinstance(labels, str | Path) else "The class names",
+        metadata=metadata,
+        verify=verify,
+        keep_training=keep_training,
+        overwrite=overwrite,
+        trust=trust,
+    )
+    conversion = _load(form.writer)(request, notes)
+    return replace(conversion, notes=tuple(notes.lines))
+
+
+def _labels(labels: str | Path | Sequence[str] | None) -> tuple[str, ...] | None:
+    if isinstance(labels, str | Path):
+        return read_labels(labels)
+    return None if labels is None else tuple(labels)
+
+
+def _load(writer: str) -> Callable[[Request, Progress], Conversion]:
+    """The function that "module:function" names."""
+    module, _, function = writer.partition(":")
+    loaded: Callable[[Request, Progress], Conversion] = getattr(
+        importlib.import_module(module), function
+    )
+    return loaded

@@ -1,0 +1,98 @@
+"""The forms a model can be written in: one table, read by `convert` and by messages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoints.errors import UnsupportedError, UsageError, near_names
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form.
+
+    Attributes:
+      name: what `--to` takes.
+      title: for people.
+      ending: what a destination's name ends in, as a regular expression; empty where only
+        `--to` chooses it.
+      example: a name that chooses it.
+      writer: "module:function" that writes it; empty where none does yet.
+    """
+
+    name: str
+    title: str
+    ending: str
+    example: str
+    writer: str = ""
+
+
+FORMS: dict[str, Form] = {
+    form.name: form
+    for form in (
+        Form("pb", "frozen GraphDef", r"\.pb", "model.pb", "exporters.writers.frozen_graph:write"),
+        Form(
+            "v2",
+            "V2 checkpoint",
+            r"\.ckpt(-\d+)?",
+            "model.ckpt",
+            "exporters.writers.checkpoint:write",
+        ),
+        Form("v1", "V1 checkpoint", "", "--to v1"),
+        Form("meta", "MetaGraphDef", r"\.meta", "model.meta"),
+        Form("pbtxt", "frozen GraphDef as text", r"\.pbtxt", "model.pbtxt"),
+        Form("saved-model", "SavedModel", r"[/\\]", "model/"),
+        Form("tflite", "TensorFlow Lite model", r"\.tflite", "model.tflite"),
+        Form("onnx", "ONNX model", r"\.onnx", "model.onnx"),
+        Form("safetensors", "safetensors file", r"\.safetensors", "model.safetensors"),
+        Form("npz", "numpy arrays", r"\.npz", "model.npz"),
+    )
+}
+
+
+def form_of(destination: str | Path, to: str | None = None) -> Form:
+    """The form to write: as `--to` says, else as the name of the destination ends.
+
+    Args:
+      destination: as it was typed; a slash at the end means a directory.
+      to: the name of a form, or None.
+
+    Raises:
+      UsageError: there is no such form, or the name tells none.
+      UnsupportedError: the form is known and not written yet.
+    """
+    form = _named(to) if to is not None else _by_ending(str(destination))
+    if not form.writer:
+        written = [f"{other.title} ({other.example})" for other in FORMS.values() if other.writer]
+        raise UnsupportedError(
+            f"{destination}: this version of slimtune does not write the form {form.name}.",
+            expected=", ".join(written),
+            received=f"{form.title} ({form.example})",
+        )
+    return form
+
+
+def _named(name: str) -> Form:
+    if name not in FORMS:
+        near = near_names(name, list(FORMS))
+        raise UsageError(
+            f"There is no form {name!r}.",
+            expected=", ".join(FORMS),
+            received=name,
+            next_step=f"--to {near[0]}" if near else None,
+        )
+    return FORMS[name]
+
+
+def _by_ending(destination: str) -> Form:
+    for form in FORMS.values():
+        if form.ending and re.search(rf"(?:{form.ending})$", destination):
+            return form
+    raise UsageError(
+        f"{destination}: the name does not tell which form is wanted.",
+        expected=", ".join(form.example for form in FORMS.values() if form.ending),
+        received=Path(destination).name,
+        next_step="Give the name an ending, or say it: --to pb",
+    )

@@ -1,0 +1,129 @@
+"""Class names: read from a file, and counted against the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from checkpoints.errors import DataError, GraphError, NotFoundError, listed
+from exporters.graph import Graph, dimensions
+from exporters.names import TensorName
+from exporters.variables import FrozenVariable
+
+_SAME_CLASSES = frozenset(
+    {"Cast", "Identity", "LogSoftmax", "ReadVariableOp", "Reshape", "Sigmoid", "Softmax", "Squeeze"}
+)
+"""Ops whose input has as many classes as their output, in what nets end with."""
+
+_SHAPERS = frozenset({"Identity", "Reshape", "Squeeze"})
+_PROBABILITIES = frozenset({"Sigmoid", "Softmax"})
+_ADDS = frozenset({"Add", "AddV2", "BiasAdd"})
+_PRODUCTS = frozenset({"Conv2D", "MatMul"})
+
+
+def read_labels(path: str | Path) -> tuple[str, ...]:
+    """Class names from a text file: a name a line, or `number:name` a line as TF-Slim writes.
+
+    Blank lines at the end do not count. UTF-8, a byte-order mark forgiven.
+
+    Raises:
+      NotFoundError: there is no such file.
+      DataError: it is not text, or a line is blank.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise NotFoundError(f"{path} is not there.", expected="a text file, one class name a line")
+    try:
+        lines = path.read_text("utf-8-sig").rstrip().splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text.", received=error) from error
+    names = [line.strip() for line in lines]
+    numbered = [name.partition(":") for name in names]
+    if names and all(part[0] == str(index) for index, part in enumerate(numbered)):
+        names = [part[2] for part in numbered]
+    problems = [f"line {index}: blank" for index, name in enumerate(names, 1) if not name]
+    if problems or not names:
+        raise DataError(
+            f"{path} does not list class names:\n{listed(problems or ['no line'])}",
+            expected="one class name a line",
+        )
+    return tuple(names)
+
+
+def refuse_other_count(labels: tuple[str, ...], num_classes: int, source: str) -> None:
+    """Raises GraphError where the number of class names is not the number of classes."""
+    if len(labels) != num_classes:
+        raise GraphError(
+            f"{source} does not fit the model.",
+            expected=f"{num_classes} class names, one for each logit",
+            received=f"{len(labels)}",
+            next_step="Name the file that was used in training, its background line included.",
+        )
+
+
+def count_classes(
+    graph: Graph, tensor: TensorName, variables: Mapping[str, FrozenVariable]
+) -> int | None:
+    """How many classes an output has: its last dimension, or that of the weights behind it.
+
+    Args:
+      graph: the pruned graph.
+      tensor: logits or probabilities.
+      variables: the graph's variables, whose shapes the checkpoint says.
+
+    Returns:
+      The count, or None where neither tells.
+    """
+    seen: set[str] = set()
+    while tensor.node not in seen:
+        seen.add(tensor.node)
+        if tensor.node in variables:
+            shape = variables[tensor.node].header.shape
+            return shape[-1] if shape else None
+        known = graph.shape(tensor)
+        if known and known[-1] is not None:
+            return known[-1]
+        node = graph.nodes[tensor.node]
+        inputs = graph.data_inputs(tensor.node)
+        if node.op in _ADDS and len(inputs) == 2:
+            counts = [_count_of_weights(graph, other, variables) for other in inputs]
+            known_counts = [count for count in counts if count is not None]
+            if known_counts:
+                return known_counts[-1]
+            tensor = inputs[0]
+        elif node.op in _PRODUCTS and len(inputs) == 2:
+            transposed = "transpose_b" in node.attr and node.attr["transpose_b"].b
+            return None if transposed else _count_of_weights(graph, inputs[1], variables)
+        elif node.op in _SAME_CLASSES and inputs:
+            tensor = inputs[0]
+        else:
+            return None
+    return None
+
+
+def is_probabilities(graph: Graph, tensor: TensorName) -> bool:
+    """Whether an output is a softmax or sigmoid, reshaped or not."""
+    node = graph.nodes[tensor.node]
+    seen: set[str] = set()
+    while node.op in _SHAPERS and node.input and node.name not in seen:
+        seen.add(node.name)
+        node = graph.nodes[graph.data_inputs(node.name)[0].node]
+    return node.op in _PROBABILITIES
+
+
+def _count_of_weights(
+    graph: Graph, tensor: TensorName, variables: Mapping[str, FrozenVariable]
+) -> int | None:
+    """The last dimension of a variable or constant, looked for behind reads and casts."""
+    for _ in range(len(_SAME_CLASSES)):
+        node = graph.nodes[tensor.node]
+        if tensor.node in variables:
+            shape = variables[tensor.node].header.shape
+            return shape[-1] if shape else None
+        if node.op == "Const" and "value" in node.attr:
+            sizes = dimensions(node.attr["value"].tensor.tensor_shape)
+            return sizes[-1] if sizes else None
+        if node.op not in _SAME_CLASSES or not node.input:
+            return None
+        tensor = graph.data_inputs(tensor.node)[0]
+    return None

@@ -1,0 +1,58 @@
+"""Writes a frozen graph so that it only gets its name once it was verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checkpoints.files import atomic_file
+from checkpoints.progress import SILENT, Progress
+from exporters.freezing import FrozenGraph
+from exporters.frozen_file import write_frozen
+from exporters.structure_proof import prove_structure
+from exporters.verdict import NOT_VERIFIED, Verification, VerifyMode
+
+
+def write_proved(
+    frozen: FrozenGraph,
+    path: Path,
+    verify: VerifyMode = "auto",
+    *,
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> Verification:
+    """Writes a frozen graph beside its place, verifies the file, and then gives it its name.
+
+    Args:
+      frozen: the graph.
+      path: the .pb; one that is there already is replaced.
+      verify: "structure" proves the file node by node and byte by byte; "run" does that, then
+        runs source and file on the same inputs; "auto" runs them only where the graph was
+        rewritten; "none" does neither.
+      trust: whether ops that reach files, the network or Python are run.
+      progress: told how far a run verification is.
+
+    Raises:
+      VerificationError: the written file is not what it should be; nothing is left of it.
+      UnsupportedError: a run verification was asked for and no input can be made up.
+    """
+    with atomic_file(path) as file:
+        write_frozen(frozen, file)
+        if verify == "none":
+            return NOT_VERIFIED
+        file.flush()
+        partial = Path(file.name)
+        proved = prove_structure(
+            partial,
+            frozen.source,
+            frozen.values,
+            frozen.outputs,
+            keys={name: variable.key for name, variable in frozen.variables.items()},
+            metadata=frozen.metadata,
+            label=str(path),
+        )
+        if verify == "structure" or (verify == "auto" and not frozen.rewritten):
+            return proved
+        # Running needs TensorFlow, which the file half does without.
+        from exporters.verification import verify_run
+
+        return verify_run(frozen, partial, label=str(path), trust=trust, progress=progress)

@@ -1,0 +1,164 @@
+"""What `convert` starts from: which file is the graph, and which files are the variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkpoints.errors import GraphError, NotFoundError, UnsupportedError
+from checkpoints.family import Family, resolve
+from checkpoints.progress import SILENT, Progress
+from exporters.values import Values, header_of
+
+if TYPE_CHECKING:
+    from exporters.graph import Graph
+
+RUN_GRAPH = "inference_graph.pb"
+RUN_SIGNATURE = "signature.json"
+_GRAPH_ENDINGS = frozenset({".pb", ".pbtxt", ".meta"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a conversion starts.
+
+    Attributes:
+      graph: a file with the graph, or a graph in memory; None where there is none.
+      family: the files of the checkpoint; None where the graph's own constants are all.
+    """
+
+    graph: Path | Graph | Any
+    family: Family | None
+
+    @property
+    def step(self) -> int | None:
+        """The training step in the checkpoint's name."""
+        return None if self.family is None else self.family.step
+
+
+def find_source(
+    source: str | Path,
+    graph: str | Path | Graph | Any = None,
+    checkpoint: str | Path | None = None,
+    progress: Progress = SILENT,
+) -> Source:
+    """Finds graph and variables.
+
+    Args:
+      source: a checkpoint in any spelling, a graph file, a SavedModel's directory, or a run.
+      graph: the graph where `source` is a checkpoint without one of its own.
+      checkpoint: the variables where `source` is a graph.
+      progress: told which files were taken.
+
+    Raises:
+      NotFoundError: something is not there.
+      GraphError: the file is neither a graph nor a checkpoint.
+    """
+    path = Path(source)
+    if checkpoint is not None:
+        return Source(graph if graph is not None else path, _resolved(checkpoint, progress))
+    if graph is None and _is_graph(path):
+        return Source(path, _variables_of_saved_model(path))
+    family = _checkpoint_of(source, progress, any_graph=graph is None)
+    if family is None:
+        return Source(path, None)
+    if graph is None:
+        graph = _graph_for(family, progress)
+    return Source(graph, family)
+
+
+def run_directory(family: Family) -> Path | None:
+    """The run a checkpoint belongs to: the directory it lies in, or the one above RUN/best."""
+    for directory in (family.prefix.parent, family.prefix.parent.parent):
+        if (directory / RUN_SIGNATURE).is_file() and (directory / RUN_GRAPH).is_file():
+            return directory
+    return None
+
+
+def graph_wanted(source: Source, values: Values) -> GraphError:
+    """What to say where variables alone are there and a graph is needed."""
+    nets = _nets_of(values)
+    label = "The source" if source.family is None else str(source.family.prefix)
+    return GraphError(
+        f"{label} holds variables only, and a model needs a graph too.",
+        expected="a .meta of the same name beside it, --graph FILE, or --net NAME --classes N",
+        received=f"{len(values)} variables"
+        + (f" with the names of {' or '.join(nets)}" if nets else ", no net of slimtune's"),
+        next_step=f"Add {next(iter(nets.values()))}"
+        if nets
+        else "Add --graph FILE (.meta, .pb or .pbtxt).",
+    )
+
+
+def _nets_of(values: Values) -> dict[str, str]:
+    """Registered nets whose scope the variables stand in -> the flags that give their graph."""
+    from checkpoints.published import NETS
+
+    scopes = {name.partition("/")[0] for name in values if "/" in name}
+    found = {}
+    for net in NETS.values():
+        biases = f"{net.main_head}/biases"
+        if net.scope in scopes:
+            classes = header_of(values, biases).shape if biases in values else ()
+            found[net.name] = f"--net {net.name} --classes {classes[-1] if classes else 'N'}"
+    return found
+
+
+def _is_graph(path: Path) -> bool:
+    if path.is_dir():
+        return (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file()
+    return path.suffix in _GRAPH_ENDINGS - {".meta"} and path.is_file()
+
+
+def _variables_of_saved_model(path: Path) -> Family | None:
+    directory = path if path.is_dir() else path.parent
+    if not (directory / "variables").is_dir() or not _is_graph(directory):
+        return None
+    return resolve(directory / "variables" / "variables")
+
+
+def _checkpoint_of(source: str | Path, progress: Progress, any_graph: bool) -> Family | None:
+    """The checkpoint; None where the file is a graph instead."""
+    try:
+        return _resolved(source, progress)
+    except UnsupportedError as error:
+        from exporters.graph import read_graph
+
+        if not any_graph:
+            raise
+        # A graph may have any name; reading it tells, and otherwise says what the file is.
+        try:
+            read_graph(source)
+        except GraphError:
+            raise GraphError(
+                f"{source} is neither a checkpoint nor a graph.",
+                expected="a checkpoint, a .meta, .pb or .pbtxt, a SavedModel, or a run directory",
+                received=error.received,
+                next_step=error.next_step,
+            ) from error
+        return None
+    except NotFoundError as error:
+        if Path(source).suffix == ".meta" and Path(source).is_file():
+            raise NotFoundError(
+                error.message,
+                expected=error.expected,
+                received=error.received,
+                next_step="Say where the variables are: --checkpoint C",
+            ) from error
+        raise
+
+
+def _resolved(path: str | Path, progress: Progress) -> Family:
+    family = resolve(path)
+    if family.said is not None:
+        progress.say(f"Checkpoint {family.prefix}: {family.said}.")
+    return family
+
+
+def _graph_for(family: Family, progress: Progress) -> Path | None:
+    run = run_directory(family)
+    if run is not None:
+        progress.say(f"Graph {run / RUN_GRAPH}: the run's net as it was built for evaluation.")
+        return run / RUN_GRAPH
+    return family.meta

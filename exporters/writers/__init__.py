@@ -1,0 +1,1 @@
+"""One module for each form that `convert` writes; each has `write(request, progress)`."""

@@ -1,0 +1,130 @@
+"""Writes a .pb: a binary GraphDef with variables as constants, and metadata where there is some."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import checkpoints
+from checkpoints.api import Checkpoint
+from checkpoints.errors import GraphError
+from checkpoints.files import refuse_existing
+from checkpoints.progress import Progress
+from exporters.conversion import Conversion, Endpoint, Request
+from exporters.freezing import FrozenGraph, prepare
+from exporters.graph import as_graph
+from exporters.labels import count_classes, is_probabilities, refuse_other_count
+from exporters.metadata import Metadata, read_metadata
+from exporters.names import TensorName, tensor_of
+from exporters.proved import write_proved
+from exporters.sources import Source, graph_wanted
+from exporters.values import Values
+
+
+def write(request: Request, progress: Progress) -> Conversion:
+    """Freezes the graph, writes it and verifies it.
+
+    Raises:
+      OutputExistsError: the file is there and may not be replaced.
+      GraphError: there is no graph, or graph, outputs, labels and variables do not fit.
+      UnsupportedError: the file would be larger than a .pb can be.
+      VerificationError: the file is not what it should be; it is not left in place.
+    """
+    refuse_existing(request.destination, request.overwrite)
+    source = request.source
+    with _opened(source) as values:
+        if source.graph is None:
+            raise graph_wanted(source, values)
+        whole = as_graph(source.graph)
+        metadata = request.metadata or read_metadata(whole)
+        if metadata is not None and source.step is not None:
+            metadata = replace(metadata, step=source.step)
+        frozen = prepare(
+            whole,
+            values,
+            outputs=request.outputs,
+            inputs=request.inputs,
+            metadata=metadata,
+            keep_training=request.keep_training,
+            progress=progress,
+        )
+        frozen = replace(frozen, metadata=_describe(frozen, request))
+        verification = write_proved(
+            frozen, request.destination, request.verify, trust=request.trust, progress=progress
+        )
+    return Conversion(
+        path=request.destination,
+        form="pb",
+        graph=whole.path,
+        checkpoint=None if source.family is None else source.family.prefix,
+        inputs=tuple(Endpoint.of(frozen.graph, tensor) for tensor in frozen.inputs),
+        outputs=tuple(Endpoint.of(frozen.graph, tensor) for tensor in frozen.outputs),
+        nodes=frozen.num_nodes,
+        parameters=frozen.parameters,
+        num_bytes=request.destination.stat().st_size,
+        verification=verification,
+        metadata=frozen.metadata,
+    )
+
+
+def _opened(source: Source) -> AbstractContextManager[Values]:
+    if source.family is None:
+        return nullcontext({})
+    saved: Checkpoint = checkpoints.open(source.family)
+    return saved
+
+
+def _describe(frozen: FrozenGraph, request: Request) -> Metadata | None:
+    """The metadata to write: the graph's, fitted to the pruned graph, with the labels asked for."""
+    metadata = frozen.metadata
+    if metadata is None and request.labels is None:
+        return None
+    metadata = _fit(metadata or Metadata(), frozen)
+    classes = metadata.classes if request.labels is None else request.labels
+    if classes:
+        answers = metadata.outputs.get("logits") or metadata.outputs.get("probabilities")
+        tensor = tensor_of(answers) if answers else frozen.outputs[0]
+        count = count_classes(frozen.graph, tensor, frozen.variables)
+        if count is not None:
+            named = (
+                "The class names in the metadata"
+                if request.labels is None
+                else request.labels_source
+            )
+            refuse_other_count(classes, count, named)
+        elif request.labels is not None:
+            raise GraphError(
+                f"{request.labels_source}: the number of classes of {tensor} is not known, so the"
+                " class names cannot be counted against it.",
+                expected="an output with a known last dimension, or a dense layer behind it",
+                next_step="Name the logits: --outputs NAME",
+            )
+    return replace(metadata, classes=classes)
+
+
+def _fit(metadata: Metadata, frozen: FrozenGraph) -> Metadata:
+    """Names of tensors that the pruned graph still has; guesses where there were none."""
+    outputs = {
+        role: name
+        for role, name in metadata.outputs.items()
+        if tensor_of(name).node in frozen.graph.nodes
+    }
+    if not outputs:
+        first = frozen.outputs[0]
+        role = "probabilities" if is_probabilities(frozen.graph, first) else "logits"
+        outputs = {role: str(first)}
+    name = metadata.input
+    if (name is None or tensor_of(name) not in frozen.inputs) and frozen.inputs:
+        name = str(frozen.inputs[0])
+    size = metadata.image_size
+    if size is None and name is not None:
+        size = _square_size(frozen, tensor_of(name))
+    return replace(metadata, input=name, outputs=outputs, image_size=size)
+
+
+def _square_size(frozen: FrozenGraph, tensor: TensorName) -> int | None:
+    """Height and width of an input of pictures, [batch, size, size, channels]."""
+    shape = frozen.graph.shape(tensor) if tensor.node in frozen.graph.nodes else None
+    if shape is None or len(shape) != 4 or shape[1] != shape[2]:
+        return None
+    return shape[1]
