@@ -11,7 +11,8 @@ import numpy as np
 
 import checkpoints
 from checkpoints.errors import PlanError, counted, listed
-from checkpoints.partition import Plan, PlannedVariable, make_plan
+from checkpoints.partition import make_plan
+from checkpoints.plan import Plan, PlannedVariable
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net
 from finetune.weights import NONE, Weights, find_weights

@@ -16,7 +16,7 @@ from finetune import schedules
 from finetune.config import TrainConfig, steps_an_epoch
 from finetune.dataset import Dataset
 from finetune.evaluation import evaluate
-from finetune.input_pipeline import training_dataset
+from finetune.input_pipeline import find_data_error, training_dataset
 from finetune.metrics_log import MetricsLog
 from finetune.nets.build import net_variables
 from finetune.planning import BoundPlan, default_trainable, plan_variables
@@ -111,14 +111,18 @@ class Trainer:
             )
             iterator = v1.data.make_initializable_iterator(batches)
             images, labels = iterator.get_next()
-            self.bound, step_graph = self._build(images, labels)
-            self._write_beginnings()
+            with self.progress.task(f"Building {self.weights.net.name}", None):
+                self.bound, step_graph = self._build(images, labels)
+                self._write_beginnings()
             self.saver = v1.train.Saver(max_to_keep=self.config.keep, save_relative_paths=True)
             self.log = MetricsLog(self.run, graph)
         with v1.Session(graph=graph, config=session_config()) as session:
             session.run(iterator.initializer)
             self._begin(session, first)
-            self._loop(session, step_graph, first)
+            try:
+                self._loop(session, step_graph, first)
+            except tf.errors.OpError as error:
+                raise find_data_error(error) or _step_failed(error) from error
             verified = self.bound.verify_frozen(session)
         self.log.close()
         self.progress.say(f"{verified} frozen variables are bit-equal to what they started from.")
@@ -287,3 +291,13 @@ class Trainer:
             self.run.keep_best(latest, found.accuracy)
         if step == self.steps:
             write_json(self.run.evaluation_file, found.as_json(pictures=True))
+
+
+def _step_failed(error: Any) -> RunError:
+    """What TensorFlow said of a step that failed: out of memory, out of disk, ..."""
+    return RunError(
+        "A training step failed in TensorFlow.",
+        received=error.message.strip().split("\n")[0],
+        next_step="Where memory ran out, lower --batch-size; --resume goes on from the last "
+        "checkpoint.",
+    )

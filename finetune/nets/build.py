@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints.partition import NetVariable
+from checkpoints.plan import NetVariable
 from checkpoints.published import Net, get_net
 from exporters.runtime import load_tensorflow
 from finetune.nets.modes import layer_modes

@@ -9,12 +9,12 @@ import click
 
 from checkpoints.errors import PlanError
 from scripts.output import Output
-from scripts.verb import names_option, verb
+from scripts.verb import names_option, shell_words, verb
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from checkpoints.partition import Plan
+    from checkpoints.plan import Plan
 
 
 def plan_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -78,7 +78,17 @@ def command(output: Output, classes: int, every: bool, **options: Any) -> None:
             raise click.exceptions.Exit(1) from error
         raise
     output.result(value, *plan_renderables(made, every))
-    output.next("slimtune train DATA --run RUN with the same options")
+    output.next(f"slimtune train DATA --run RUN {_as_typed(options)}".rstrip())
+
+
+def _as_typed(options: dict[str, Any]) -> str:
+    """The options that were given, as a command line holds them."""
+    words = []
+    for name, value in options.items():
+        if value:
+            text = ",".join(value) if isinstance(value, (tuple, list)) else str(value)
+            words += ["--" + name.replace("_", "-"), text]
+    return shell_words(*words)
 
 
 def plan_renderables(made: Plan, every: bool = False) -> list[Table | str]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from checkpoints.errors import PlanError
-from checkpoints.partition import Conflict, NetVariable, make_plan
+from checkpoints.partition import make_plan
+from checkpoints.plan import Conflict, NetVariable
 
 
 @dataclass
