@@ -107,6 +107,7 @@ class Request:
       inputs: as in `--inputs`; empty for the placeholders.
       labels: class names to write, or None.
       labels_source: the file they came from, for messages.
+      classes: how many classes the model has to have, or None.
       metadata: what to write in place of the graph's own, or None.
       verify: how to verify.
       keep_training: whether nodes that belong to training are let through.
@@ -120,6 +121,7 @@ class Request:
     inputs: tuple[str, ...]
     labels: tuple[str, ...] | None
     labels_source: str
+    classes: int | None
     metadata: Metadata | None
     verify: VerifyMode
     keep_training: bool
@@ -149,6 +151,7 @@ def convert(
     outputs: Sequence[str] = (),
     inputs: Sequence[str] = (),
     labels: str | Path | Sequence[str] | None = None,
+    classes: int | None = None,
     verify: VerifyMode = "auto",
     keep_training: bool = False,
     overwrite: bool = False,
@@ -169,6 +172,7 @@ def convert(
         guess.
       inputs: tensors to feed, as NAME or NAME=?x224x224x3; left out, the placeholders.
       labels: class names, or a file with one a line; as many as there are classes.
+      classes: how many classes the model has to have; left out, as many as it has.
       verify: "structure", "run", "none", or "auto": structure where nothing but variables
         changed, else run.
       keep_training: whether nodes that belong to training are let through.
@@ -195,6 +199,7 @@ def convert(
         inputs=tuple(inputs),
         labels=_labels(labels),
         labels_source=str(labels) if isinstance(labels, str | Path) else "The class names",
+        classes=classes,
         metadata=metadata,
         verify=verify,
         keep_training=keep_training,

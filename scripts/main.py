@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "plan": "scripts.commands.plan",
     "train": "scripts.commands.train",
     "evaluate": "scripts.commands.evaluate",
+    "convert": "scripts.commands.convert",
     "predict": "scripts.commands.predict",
     "demo": "scripts.commands.demo",
     "bench": "scripts.commands.bench",

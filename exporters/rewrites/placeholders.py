@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -53,7 +52,7 @@ def parse_input(text: str) -> InputRequest:
     name, equals, shape = text.partition("=")
     if not equals:
         return InputRequest(name.strip())
-    sizes = [size.strip() for size in re.split("[x,]", shape)]
+    sizes = [size.strip() for size in shape.split("x")]
     if not all(size in _UNKNOWN or (size.isascii() and size.isdigit()) for size in sizes):
         raise UsageError(
             f"{text} gives no shape.", expected="NAME=?x224x224x3, ? for the batch", received=shape

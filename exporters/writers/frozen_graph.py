@@ -77,29 +77,41 @@ def _opened(source: Source) -> AbstractContextManager[Values]:
 def _describe(frozen: FrozenGraph, request: Request) -> Metadata | None:
     """The metadata to write: the graph's, fitted to the pruned graph, with the labels asked for."""
     metadata = frozen.metadata
-    if metadata is None and request.labels is None:
-        return None
-    metadata = _fit(metadata or Metadata(), frozen)
-    classes = metadata.classes if request.labels is None else request.labels
-    if classes:
-        answers = metadata.outputs.get("logits") or metadata.outputs.get("probabilities")
-        tensor = tensor_of(answers) if answers else frozen.outputs[0]
-        count = count_classes(frozen.graph, tensor, frozen.variables)
-        if count is not None:
-            named = (
-                "The class names in the metadata"
-                if request.labels is None
-                else request.labels_source
-            )
-            refuse_other_count(classes, count, named)
-        elif request.labels is not None:
-            raise GraphError(
-                f"{request.labels_source}: the number of classes of {tensor} is not known, so the"
-                " class names cannot be counted against it.",
-                expected="an output with a known last dimension, or a dense layer behind it",
-                next_step="Name the logits: --outputs NAME",
-            )
-    return replace(metadata, classes=classes)
+    if metadata is not None or request.labels is not None:
+        metadata = _fit(metadata or Metadata(), frozen)
+        if request.labels is not None:
+            metadata = replace(metadata, classes=request.labels)
+    _check_classes(frozen, metadata, request)
+    return metadata
+
+
+def _check_classes(frozen: FrozenGraph, metadata: Metadata | None, request: Request) -> None:
+    """Compares the class names, and the number asked for, with the model's own count."""
+    names = () if metadata is None else metadata.classes
+    if not names and request.classes is None:
+        return
+    outputs = {} if metadata is None else metadata.outputs
+    answers = outputs.get("logits") or outputs.get("probabilities")
+    tensor = tensor_of(answers) if answers else frozen.outputs[0]
+    count = count_classes(frozen.graph, tensor, frozen.variables)
+    if count is None:
+        if request.labels is None and request.classes is None:
+            return
+        raise GraphError(
+            f"How many classes {tensor} has cannot be told, so nothing can be counted against it.",
+            expected="an output whose last dimension is known, or a dense layer behind it",
+            next_step="Name the logits: --outputs NAME",
+        )
+    if request.classes is not None and request.classes != count:
+        raise GraphError(
+            f"The model does not have {request.classes} classes.",
+            expected=f"{count}, as its weights have",
+            received=request.classes,
+            next_step=f"Leave --classes out, or train with {request.classes} classes.",
+        )
+    if names:
+        own = "The class names in the metadata"
+        refuse_other_count(names, count, own if request.labels is None else request.labels_source)
 
 
 def _fit(metadata: Metadata, frozen: FrozenGraph) -> Metadata:

@@ -1,0 +1,152 @@
+"""slimtune convert: a model in one form becomes a model in another, and is verified."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from checkpoints.errors import GraphError, UsageError
+from scripts.output import Output
+from scripts.verb import names_option, verb
+
+if TYPE_CHECKING:
+    from exporters.conversion import Conversion, Endpoint
+
+_PROOFS = {
+    "structure": "proved node by node and byte by byte",
+    "run": "proved node by node, and compared on the same inputs",
+    "none": "not verified",
+}
+
+
+@verb(
+    "convert",
+    example="slimtune convert runs/a model.pb\n"
+    "slimtune convert model.ckpt model.pb --graph eval.pbtxt --outputs probabilities",
+)
+@click.argument("source", metavar="SRC")
+@click.argument("destination", metavar="DST")
+@click.option("--to", metavar="FORM", help="The form of DST, where its name does not tell it.")
+@click.option("--graph", metavar="FILE", help="The graph (.meta, .pb, .pbtxt), if not beside SRC.")
+@click.option("--checkpoint", metavar="C", help="The variables, if SRC is a graph.")
+@click.option("--net", metavar="NAME", help="A registered net as the graph; `slimtune nets`.")
+@click.option("--classes", type=click.IntRange(1), metavar="N", help="Classes the model must have.")
+@click.option(
+    "--image-size", type=click.IntRange(1), metavar="PX", help="With --net: height and width."
+)
+@names_option("--outputs", metavar="NAME,...", help="Nodes or tensors; guessed if left out.")
+@names_option(
+    "--inputs",
+    metavar="NAME[=?x224x224x3],...",
+    help="Nodes or tensors to feed; the placeholders if left out.",
+)
+@click.option("--labels", metavar="FILE", help="Class names, one a line.")
+@click.option(
+    "--verify",
+    type=click.Choice(["auto", "structure", "run", "none"]),
+    default="auto",
+    show_default=True,
+    help="How DST is compared with SRC before it gets its name.",
+)
+@click.option("--keep-training", is_flag=True, help="Let nodes that belong to training through.")
+@click.option("--trust", is_flag=True, help="Let a graph use files, network and Python ops.")
+@click.option("--overwrite", is_flag=True, help="Replace DST.")
+def command(
+    output: Output,
+    source: str,
+    destination: str,
+    net: str | None,
+    classes: int | None,
+    image_size: int | None,
+    **options: Any,
+) -> None:
+    """Convert SRC to DST; the form of DST is read from its name.
+
+    SRC is a checkpoint in any spelling with its .meta beside, a run directory, a graph file or a
+    SavedModel's directory. DST may end in .pb (frozen graph) or .ckpt (V2 checkpoint). What is
+    written is verified; a failed verification leaves nothing in place.
+    """
+    import exporters
+
+    if net is None and image_size is not None:
+        raise UsageError("--image-size says how a net is built.", next_step="Add --net NAME.")
+    if net is not None:
+        source, built = _build_net(source, net, classes, image_size, options, output)
+        options |= built
+    done = exporters.convert(source, destination, classes=classes, progress=output, **options)
+    output.result(done.as_json(), "\n".join(_lines(done)))
+    output.next(*_next_commands(done))
+
+
+def _build_net(
+    source: str,
+    net: str,
+    classes: int | None,
+    image_size: int | None,
+    options: dict[str, Any],
+    output: Output,
+) -> tuple[str, dict[str, Any]]:
+    """A registered net in evaluation mode, with as many classes as the checkpoint's head has."""
+    from finetune.model import head_classes
+    from finetune.nets import inference_graph
+    from finetune.preprocessing import Preprocessing
+    from finetune.signature import net_metadata
+    from finetune.weights import find_weights
+
+    if options["graph"] is not None:
+        raise UsageError("--net and --graph both give the graph.", next_step="Leave one out.")
+    weights = find_weights(net, options["checkpoint"] or source, progress=output)
+    published = weights.published
+    with weights.open() as saved:
+        if saved is None or weights.path is None:
+            raise UsageError("A model needs variables.", expected="a checkpoint", received=source)
+        found = head_classes(weights.net, saved.variables, str(weights.path))
+    if classes not in (None, found):
+        raise GraphError(
+            f"The head of {weights.net.name} in {weights.path} does not have {classes} classes.",
+            expected=f"--classes {found}, as its weights have",
+            received=classes,
+        )
+    size = image_size or (published.image_size if published else weights.net.image_size)
+    graph = inference_graph(weights.net, found, size)
+    metadata = net_metadata(
+        graph,
+        weights.net.name,
+        (),
+        Preprocessing(weights.net.preprocessing, size),
+        label_offset=published.label_offset if published else 0,
+    )
+    return str(weights.path), {"graph": graph.graph_def, "checkpoint": None, "metadata": metadata}
+
+
+def _lines(done: Conversion) -> list[str]:
+    size = f"{done.num_bytes / 1e6:,.1f} MB"
+    nodes = "" if done.nodes is None else f"{done.nodes:,} nodes, "
+    lines = [f"{done.path}: {nodes}{done.parameters:,} parameters, {size}"]
+    lines += [f"Input         {_endpoint(endpoint)}" for endpoint in done.inputs]
+    lines += [f"Output        {_endpoint(endpoint)}" for endpoint in done.outputs]
+    verification = done.verification
+    figures = ""
+    if verification.mode == "run":
+        agreement = verification.top1_agreement
+        figures = f": max_abs {verification.max_abs:.2g}, max_rel {verification.max_rel:.2g}"
+        figures += "" if agreement is None else f", top-1 agreement {agreement:.1%}"
+    lines.append(f"Verification  {_PROOFS[verification.mode]}{figures}")
+    return lines
+
+
+def _endpoint(endpoint: Endpoint) -> str:
+    if endpoint.shape is None:
+        shape = ""
+    else:
+        shape = f" [{', '.join('?' if size is None else str(size) for size in endpoint.shape)}]"
+    return f"{endpoint.name} {endpoint.dtype or ''}{shape}".rstrip()
+
+
+def _next_commands(done: Conversion) -> list[str]:
+    path = shlex.quote(str(done.path))
+    if done.metadata is not None and done.metadata.preprocessing is not None:
+        return [f"slimtune predict {path} picture.jpg"]
+    return [f"slimtune inspect {path}"]
