@@ -20,11 +20,12 @@ from checkpoints.errors import (
     UsageError,
     near_names,
 )
-from checkpoints.family import Family, members, resolve
+from checkpoints.family import Family, at_prefix, resolve
+from checkpoints.family_files import members
 from checkpoints.progress import SILENT, Progress, Task
 from checkpoints.slices import SavedSlices
 from checkpoints.slices_writer import Content, write_slices
-from checkpoints.tensors import Array, Variable
+from checkpoints.tensors import Array, Variable, dtype_of
 
 Version = Literal["v1", "v2"]
 
@@ -164,17 +165,18 @@ def write(
       UnsupportedError: TensorFlow has no dtype for a value.
     """
     prefix = Path(path)
-    old = members(prefix)
-    if old and not overwrite:
-        raise OutputExistsError(
-            f"The checkpoint {prefix} is already there.",
-            received=", ".join(file.name for file in old),
-            next_step="Add --overwrite to replace it, or name another output.",
-        )
     if version not in ("v1", "v2"):
         raise UsageError("There is no such version.", expected="v1 or v2", received=version)
     if not prefix.name:
         raise UsageError("A checkpoint needs a name.", received=path)
+    old = members(prefix)
+    in_the_way = old or ([prefix] if version == "v1" and prefix.exists() else [])
+    if in_the_way and (not overwrite or prefix.is_dir()):
+        raise OutputExistsError(
+            f"The checkpoint {prefix} is already there.",
+            received=", ".join(file.name for file in in_the_way),
+            next_step="Add --overwrite to replace it, or name another output.",
+        )
     num_variables = len(variables) if isinstance(variables, Mapping) else None
     with progress.task(f"Writing {prefix.name}", num_variables, "variables") as task:
         if version == "v2":
@@ -188,7 +190,10 @@ def write(
                 return values[name]
 
             write_slices(prefix, _contents(values), read, old)
-    return resolve(prefix)
+    written = at_prefix(prefix)
+    if written is None:
+        raise CheckpointError(f"The checkpoint {prefix} was removed while it was written.")
+    return written
 
 
 def _source(family: Family, verify_checksums: bool) -> _Source:
@@ -232,7 +237,7 @@ def _contents(variables: Mapping[str, Array]) -> list[Content]:
     contents = []
     for name, value in _named(variables):
         array = np.asarray(value)
-        contents.append(Content(name, dtypes.of_numpy(array.dtype), array.shape))
+        contents.append(Content(name, dtype_of(array, name), array.shape))
     return contents
 
 

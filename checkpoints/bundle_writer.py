@@ -9,14 +9,13 @@ from typing import IO
 
 import numpy as np
 
-from checkpoints import dtypes
 from checkpoints.bundle import HEADER_KEY, VERSION, data_path, index_path
 from checkpoints.checksum import crc32c, mask
 from checkpoints.files import temporary_beside
 from checkpoints.messages import BundleEntryProto, BundleHeaderProto
 from checkpoints.string_block import encode_strings
 from checkpoints.table import TableWriter
-from checkpoints.tensors import Array, as_strings, little_endian_bytes
+from checkpoints.tensors import Array, as_strings, dtype_of, little_endian_bytes
 
 
 def write_bundle(prefix: Path, variables: Iterable[tuple[str, Array]], old: Sequence[Path]) -> None:
@@ -28,9 +27,9 @@ def write_bundle(prefix: Path, variables: Iterable[tuple[str, Array]], old: Sequ
     Args:
       prefix: the path without the endings.
       variables: names and values, in the order in which the values are to lie in the file.
-      old: the files of the checkpoint that this one replaces. They go when the new values are
-        on the disk and before the new index is, so that at any moment there is the old
-        checkpoint, the new one or none.
+      old: the files of the checkpoint that this one replaces, in the order in which they may
+        go. They go when the new ones are on the disk and before these take their names, the
+        index last, so that at any moment there is the old checkpoint, the new one or none.
 
     Raises:
       UnsupportedError: TensorFlow has no dtype for a value.
@@ -45,7 +44,6 @@ def write_bundle(prefix: Path, variables: Iterable[tuple[str, Array]], old: Sequ
         with partial_index.open("wb") as file:
             _write_index(file, entries)
             to_disk(file)
-        index.unlink(missing_ok=True)
         for path in old:
             path.unlink(missing_ok=True)
         partial_data.replace(data)
@@ -62,7 +60,7 @@ def _write_values(file: IO[bytes], variables: Iterable[tuple[str, Array]]) -> di
     for name, value in variables:
         key = name.encode("utf-8")
         array = np.asarray(value)
-        dtype = dtypes.of_numpy(array.dtype)
+        dtype = dtype_of(array, name)
         pieces: list[bytes] | list[memoryview]
         if dtype.is_string:
             pieces, crc = encode_strings(as_strings(array, name))

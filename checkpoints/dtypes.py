@@ -135,7 +135,7 @@ def of_numpy(dtype: np.dtype[np.generic]) -> DType:
         return of_number(STRING)
     name = dtype.names[0] if dtype.names is not None and len(dtype.names) == 1 else dtype.name
     number = _NUMBERS.get(name)
-    if number is None or (dtype.names is None) == (number in _QUANTISED):
+    if number is None or of_number(number).numpy != dtype.newbyteorder("="):
         raise UnsupportedError(
             f"TensorFlow has no dtype for numpy's {dtype}.",
             expected=", ".join(sorted(_NUMBERS)),

@@ -133,12 +133,16 @@ class SavedSlices:
         if value is None:
             raise CheckpointError(f"{file}: the list of contents is missing.")
         try:
-            meta = SavedTensorSlices.FromString(bytes(value)).meta
+            contents = SavedTensorSlices.FromString(bytes(value))
         except DecodeError as error:
+            raise CheckpointError(f"{file}: the list of contents cannot be read.") from error
+        if not contents.HasField("meta"):
             raise CheckpointError(
-                f"{file}: the list of contents cannot be read.",
+                f"{file}: the table is not a V1 checkpoint.",
+                expected="a list of contents under the empty key",
                 received="perhaps the index of a V2 checkpoint, which must be called PREFIX.index",
-            ) from error
+            )
+        meta = contents.meta
         if meta.versions.min_consumer > VERSION:
             raise UnsupportedError(
                 f"{file}: the checkpoint needs a later reader.",

@@ -181,6 +181,22 @@ def from_little_endian(
     return array.reshape(shape)
 
 
+def dtype_of(array: Array, name: str) -> dtypes.DType:
+    """The dtype under which an array is written.
+
+    Raises:
+      UnsupportedError: TensorFlow has none for it; names the variable.
+    """
+    try:
+        return dtypes.of_numpy(array.dtype)
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f"Variable {name} cannot be written: {error.message}",
+            expected=error.expected,
+            received=error.received,
+        ) from error
+
+
 def as_strings(array: Array, name: str) -> list[bytes]:
     """The values of a string variable in C order.
 
