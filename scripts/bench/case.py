@@ -81,6 +81,7 @@ class Case:
       ours: how slimtune does it.
       peers: how others do it.
       check: proves that all came to the same result; a fast wrong answer fails.
+      in_quick: whether it belongs to the short form of its group too.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Case:
     ours: Contender
     peers: tuple[Peer, ...]
     check: Check | None = None
+    in_quick: bool = True
 
     @property
     def contenders(self) -> tuple[Contender, ...]:

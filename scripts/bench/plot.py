@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from checkpoints.files import atomic_file
 from scripts.bench.machine import machine_line
 from scripts.bench.result import CaseResult, ContenderResult, Ratio, Report
-from scripts.bench.table import format_ratio, format_seconds
+from scripts.bench.table import format_bytes, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def _draw_row(axes: Axes, row: int, case: CaseResult, peer: ContenderResult) -> 
         return
     ours = case.ours
     times = f"{format_seconds(ours.seconds)} against {format_seconds(peer.seconds)}"
-    memory = f"{ours.peak_bytes / 1e6:.0f} MB against {peer.peak_bytes / 1e6:.0f} MB"
+    memory = f"{format_bytes(ours.peak_bytes)} against {format_bytes(peer.peak_bytes)}"
     _draw_bar(axes, row - BAR / 2, ratio.time, ratio.peer.target, TIME_COLOUR, times)
     _draw_bar(axes, row + BAR / 2, ratio.memory, ratio.peer.memory_target, MEMORY_COLOUR, memory)
 
@@ -105,7 +105,7 @@ def _dress(axes: Axes, report: Report, pairs: list[tuple[CaseResult, ContenderRe
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_xlabel(
-        f"peer / slimtune, medians of {report.repetitions} runs; more is better for slimtune"
+        f"peer / slimtune, medians over {report.repetitions} rounds; more is better for slimtune"
     )
     handles: list[Any] = [
         Patch(color=TIME_COLOUR, label="wall time"),

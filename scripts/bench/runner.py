@@ -17,30 +17,30 @@ from scripts.bench.process import run_work
 from scripts.bench.result import CaseResult, ContenderResult, Report
 
 REPETITIONS = 7
-QUICK_REPETITIONS = 2
+QUICK_REPETITIONS = 1
+"""Rounds that count, after one that does not."""
 
 
-def run_groups(
-    names: Sequence[str], *, repetitions: int = REPETITIONS, progress: Progress = SILENT
-) -> Report:
+def run_groups(names: Sequence[str], *, quick: bool = False, progress: Progress = SILENT) -> Report:
     """Measures groups of cases one after the other.
 
     Args:
       names: keys of GROUPS.
-      repetitions: measured runs of each contender.
+      quick: one round instead of seven, and only the cases marked for it.
       progress: told of each run.
     """
     date = datetime.now().astimezone().isoformat(timespec="seconds")
     machine = describe_machine()
+    repetitions = QUICK_REPETITIONS if quick else REPETITIONS
     results: list[CaseResult] = []
     for name in names:
+        group = importlib.import_module(GROUPS[name])
         with tempfile.TemporaryDirectory(prefix=f"slimtune-bench-{name}-") as directory:
-            cases: list[Case] = importlib.import_module(GROUPS[name]).cases(
-                Path(directory), progress
-            )
+            cases: list[Case] = group.cases(Path(directory), progress)
             results += [
                 run_case(case, Path(directory), repetitions, group=name, progress=progress)
                 for case in cases
+                if case.in_quick or not quick
             ]
     return Report(date, machine, repetitions, results)
 

@@ -1,78 +1,90 @@
-"""The figures as a table, for the terminal and as Markdown."""
+"""The figures in rows, for the terminal and as Markdown."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from scripts.bench.machine import machine_line
-from scripts.bench.result import CaseResult, ContenderResult, Ratio, Report
+from scripts.bench.result import CaseResult, ContenderResult, Report
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.text import Text
 
-HEADINGS = (
-    "case",
-    "tool",
-    "median",
-    "fastest - slowest",
-    "peak memory",
-    "time ratio",
-    "memory ratio",
-)
-"""The last two are the peer's figure over slimtune's."""
+HEADINGS = ("tool", "median", "range", "memory", "time ratio", "memory ratio")
+"""Of one contender; ratios are the peer's figure over slimtune's, beside them their targets."""
+
+INDENT = "  "
 
 
-def rich_table(report: Report) -> Table:
-    """One row a contender; failures are red, missed targets yellow."""
-    from rich.markup import escape
-    from rich.table import Table
+def terminal_table(report: Report) -> Text:
+    """A block of lines a case: failures are red, missed targets yellow."""
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in HEADINGS[:2] else "right")
-    styles = [_style(case, result) for case in report.cases for result in case.contenders]
-    for row, style in zip(rows(report), styles, strict=True):
-        table.add_row(*map(escape, row), style=style)
-    return table
+    cells = [[row_of(case, result) for result in case.contenders] for case in report.cases]
+    every = [HEADINGS, *(row for rows in cells for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    text = Text(_aligned(HEADINGS, widths), style="dim")
+    for case, rows in zip(report.cases, cells, strict=True):
+        text.append(f"\n{case.case.name}", style="not dim bold")
+        text.append(f": {case.case.title}", style="not dim")
+        for result, row in zip(case.contenders, rows, strict=True):
+            text.append(f"\n{_aligned(row, widths)}", style=f"not dim {_colour(case, result)}")
+        for remark in remarks(case):
+            colour = "red" if case.failures else "green"
+            text.append("".join(f"\n{INDENT}{line}" for line in remark.splitlines()), style=colour)
+    return text
 
 
 def markdown_table(report: Report) -> str:
-    """The same rows, with the machine, the date and the checks around them."""
+    """The same rows, with the machine and the date above and what was checked below."""
     lines = [f"{machine_line(report.machine)}; {report.date}.", ""]
-    lines.append(f"| {' | '.join(HEADINGS)} |")
-    lines.append("|---|---|" + "---:|" * (len(HEADINGS) - 2))
-    lines += [f"| {' | '.join(row)} |" for row in rows(report)]
-    lines += ["", *(f"- {line}" for line in remarks(report))]
-    return "\n".join(lines) + "\n"
-
-
-def rows(report: Report) -> list[tuple[str, ...]]:
-    """The cells under HEADINGS, one row a contender."""
-    found: list[tuple[str, ...]] = []
+    lines.append(f"| case | {' | '.join(HEADINGS)} |")
+    lines.append("|---|---|" + "---:|" * (len(HEADINGS) - 1))
     for case in report.cases:
         for index, result in enumerate(case.contenders):
             name = case.case.name if index == 0 else ""
-            found.append((name, result.contender.name, *_figures(case, result)))
-    return found
-
-
-def remarks(report: Report) -> list[str]:
-    """What the cells leave open: what each case is, what was checked, what failed."""
-    lines = []
+            lines.append(f"| {name} | {' | '.join(row_of(case, result))} |")
+    lines.append("")
     for case in report.cases:
-        line = f"{case.case.name}: {case.case.title}"
-        if case.equal is not None:
-            line += f"; found equal: {case.equal}"
-        lines.append(line)
-        lines += [f"{case.case.name} FAILED. {failure}" for failure in case.failures]
-    return lines
+        told = [case.case.title, *(" ".join(remark.split()) for remark in remarks(case))]
+        lines.append(f"- {case.case.name}: {'; '.join(told)}")
+    return "\n".join(lines) + "\n"
+
+
+def row_of(case: CaseResult, result: ContenderResult) -> tuple[str, ...]:
+    """The cells under HEADINGS."""
+    if not result.measured:
+        return (result.contender.name, "failed", "", "", "", "")
+    ratio = case.ratio(result)
+    return (
+        result.contender.name,
+        format_seconds(result.seconds),
+        format_range(*result.spread),
+        format_bytes(result.peak_bytes),
+        "" if ratio is None else _with_target(ratio.time, ratio.peer.target),
+        "" if ratio is None else _with_target(ratio.memory, ratio.peer.memory_target),
+    )
+
+
+def remarks(case: CaseResult) -> list[str]:
+    """What was found equal, or everything that failed."""
+    equal = [] if case.equal is None else [f"equal: {case.equal}"]
+    return equal + [f"FAILED. {failure}" for failure in case.failures]
 
 
 def format_seconds(seconds: float) -> str:
     """Three digits: "34.2 ms", "3.61 s", "124 s"."""
-    if seconds < 1:
-        return f"{_three_digits(seconds * 1000)} ms"
-    return f"{_three_digits(seconds)} s"
+    return _in_unit(seconds, seconds)
+
+
+def format_range(fastest: float, slowest: float) -> str:
+    """Both in the unit of the larger: "34.2-36.0 ms"."""
+    return f"{_in_unit(fastest, slowest).split()[0]}-{_in_unit(slowest, slowest)}"
+
+
+def format_bytes(size: int) -> str:
+    """Whole megabytes of 10^6 bytes."""
+    return f"{size / 1e6:.0f} MB"
 
 
 def format_ratio(ratio: float) -> str:
@@ -80,33 +92,30 @@ def format_ratio(ratio: float) -> str:
     return f"{_three_digits(ratio)}x"
 
 
-def _figures(case: CaseResult, result: ContenderResult) -> tuple[str, ...]:
-    if not result.measured:
-        return ("failed", "", "", "", "")
-    fastest, slowest = result.spread
-    ratio = case.ratio(result)
-    return (
-        format_seconds(result.seconds),
-        f"{format_seconds(fastest)} - {format_seconds(slowest)}",
-        f"{result.peak_bytes / 1e6:.0f} MB",
-        "" if ratio is None else _with_target(ratio.time, ratio.peer.target),
-        "" if ratio is None else _with_target(ratio.memory, ratio.peer.memory_target),
-    )
-
-
-def _with_target(ratio: float, target: float | None) -> str:
-    if target is None:
-        return format_ratio(ratio)
-    return f"{format_ratio(ratio)} ({'>=' if ratio >= target else 'below'} {target:g}x)"
-
-
-def _style(case: CaseResult, result: ContenderResult) -> str | None:
-    if result.failure is not None or case.check_failure is not None:
-        return "red"
-    ratio: Ratio | None = case.ratio(result)
-    return "yellow" if ratio is not None and ratio.met is False else None
+def _in_unit(seconds: float, of: float) -> str:
+    return f"{_three_digits(seconds * 1000)} ms" if of < 1 else f"{_three_digits(seconds)} s"
 
 
 def _three_digits(value: float) -> str:
     decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
     return f"{value:.{decimals}f}"
+
+
+def _with_target(ratio: float, target: float | None) -> str:
+    if target is None:
+        return format_ratio(ratio)
+    return f"{format_ratio(ratio)} {'>=' if ratio >= target else '<'} {target:g}x"
+
+
+def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
+    """The first cell to the left, figures to the right."""
+    first, *others = zip(cells, widths, strict=True)
+    figures = [cell.rjust(width) for cell, width in others]
+    return " ".join([INDENT + first[0].ljust(first[1]), *figures]).rstrip()
+
+
+def _colour(case: CaseResult, result: ContenderResult) -> str:
+    if result.failure is not None or case.check_failure is not None:
+        return "red"
+    ratio = case.ratio(result)
+    return "yellow" if ratio is not None and ratio.met is False else ""

@@ -20,7 +20,9 @@ FIGURES, PLOT, TABLE = "bench.json", "bench.png", "bench.md"
 
 @verb("bench", example="slimtune bench\nslimtune bench files --quick --json")
 @click.argument("group", type=click.Choice(list(GROUPS)), required=False)
-@click.option("--quick", is_flag=True, help="Fewer repetitions: a minute a group on two cores.")
+@click.option(
+    "--quick", is_flag=True, help="Fewer rounds and cases: a minute a group on two cores."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -38,13 +40,13 @@ def command(
     memory are medians. Both must come to the same result. The exit code is 1 where a program
     failed or results differ; a missed target is shown and is no failure.
     """
-    from scripts.bench.runner import QUICK_REPETITIONS, REPETITIONS, run_groups
+    from scripts.bench.runner import run_groups
 
     if out is not None:
         _refuse_output(out, overwrite)
     report = run_groups(
         [group] if group else list(GROUPS),
-        repetitions=QUICK_REPETITIONS if quick else REPETITIONS,
+        quick=quick,
         progress=output,
     )
     if out is not None:
@@ -82,12 +84,12 @@ def _write(report: Report, out: Path, overwrite: bool) -> None:
 
 def _show(output: Output, report: Report, out: Path | None) -> None:
     from scripts.bench.machine import machine_line
-    from scripts.bench.table import remarks, rich_table
+    from scripts.bench.table import terminal_table
 
     value = report.as_json()
     if out is not None:
         value["files"] = [str(out / name) for name in (FIGURES, PLOT, TABLE)]
-    output.result(value, rich_table(report), "", *remarks(report), machine_line(report.machine))
+    output.result(value, terminal_table(report), machine_line(report.machine))
     if out is None:
         output.next("slimtune bench --out DIR to keep the figures and a plot")
     else:

@@ -44,7 +44,7 @@ def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
             v1=directory / "v1" / "model.ckpt",
             v2=directory / "v2" / "model.ckpt",
             input="input:0",
-            output="probabilities",
+            output="InceptionV3/Predictions/Reshape_1",
         ),
         directory,
     )
@@ -59,14 +59,14 @@ def cases_on(files: Files, directory: Path) -> list[Case]:
     """
     return [
         _list_case("list", "list a V2 checkpoint", files.v2),
-        _list_case("list-v1", "list a V1 checkpoint", files.v1),
+        _list_case("list-v1", "list a V1 checkpoint", files.v1, in_quick=False),
         _read_case("read", "read all values of a V2 checkpoint", files.v2),
-        _read_case("read-v1", "read all values of a V1 checkpoint", files.v1),
+        _read_case("read-v1", "read all values of a V1 checkpoint", files.v1, in_quick=False),
         _freeze_case(files, directory),
     ]
 
 
-def _list_case(name: str, title: str, checkpoint: Path) -> Case:
+def _list_case(name: str, title: str, checkpoint: Path, in_quick: bool = True) -> Case:
     return Case(
         name=name,
         title=title,
@@ -79,6 +79,7 @@ def _list_case(name: str, title: str, checkpoint: Path) -> Case:
             ),
         ),
         check=same_variables,
+        in_quick=in_quick,
     )
 
 
@@ -99,7 +100,7 @@ def same_variables(printed: Mapping[str, str]) -> str:
     return f"names, dtypes, shapes of {len(ours)} variables"
 
 
-def _read_case(name: str, title: str, checkpoint: Path) -> Case:
+def _read_case(name: str, title: str, checkpoint: Path, in_quick: bool = True) -> Case:
     arguments = (str(checkpoint),)
     ours = Step("scripts.bench.groups.read_values:read_with_slimtune", arguments, repeat=3)
     theirs = Step("scripts.bench.peers.read_values:read_with_tensorflow", arguments, repeat=3)
@@ -109,6 +110,7 @@ def _read_case(name: str, title: str, checkpoint: Path) -> Case:
         ours=Contender("checkpoints.open", ours),
         peers=(Peer("tf.train.load_checkpoint", theirs, target=READ_TARGET),),
         check=same_sum,
+        in_quick=in_quick,
     )
 
 
@@ -130,11 +132,14 @@ def _freeze_case(files: Files, directory: Path) -> Case:
         name="freeze",
         title="freeze a graph and its V2 checkpoint",
         ours=Contender(
-            "slimtune convert", slimtune("convert", files.v2, ours, "--overwrite", "--json")
+            "slimtune convert",
+            slimtune(
+                *("convert", files.v2, ours, "--outputs", files.output, "--overwrite", "--json")
+            ),
         ),
         peers=(
             Peer(
-                "TensorFlow's freeze_graph",
+                "freeze_graph",
                 python(
                     "tensorflow.python.tools.freeze_graph",
                     f"--input_meta_graph={files.v2}.meta",

@@ -17,7 +17,10 @@ from scripts.bench.case import Case, Command, Contender, Peer
 
 def cases(directory, progress):
     ours, peer = (Command((sys.executable, "-S", "-c", code)) for code in {codes!r})
-    return [Case("tiny", "do nothing", Contender("A", ours), (Peer("B", peer),))]
+    return [
+        Case("tiny", "do nothing", Contender("A", ours), (Peer("B", peer),)),
+        Case("slow", "do nothing", Contender("A", ours), (Peer("B", peer),), in_quick=False),
+    ]
 """
 
 
@@ -51,7 +54,8 @@ def test_without_a_group_all_run_and_the_table_is_shown(files_group, monkeypatch
     monkeypatch.setattr(runner, "REPETITIONS", 1)
     result = CliRunner().invoke(command, [])
     assert result.exit_code == 0
-    assert "peak memory" in result.stdout
+    assert "slow: do nothing" in result.stdout
+    assert "memory ratio" in result.stdout
     assert "tiny: do nothing" in result.stdout
     assert "Next: slimtune bench --out DIR" in result.stdout
 

@@ -103,13 +103,13 @@ def test_groups_run_in_a_directory_of_their_own_that_goes_away(tmp_path, monkeyp
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(GROUPS, "tiny", "tiny_group")
-    report = run_groups(["tiny"], repetitions=1)
+    report = run_groups(["tiny"], quick=True)
     (case,) = report.cases
     (directory,) = sys.modules["tiny_group"].directories
     assert case.group == "tiny"
     assert case.equal.split() == [str(directory.resolve())] * 2
     assert not directory.exists()
-    assert report.repetitions == 1
+    assert report.repetitions == runner.QUICK_REPETITIONS
     assert not report.failed
 
 

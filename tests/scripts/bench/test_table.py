@@ -8,13 +8,12 @@ import pytest
 from rich.console import Console
 
 from scripts.bench.table import (
-    HEADINGS,
+    format_range,
     format_ratio,
     format_seconds,
     markdown_table,
-    remarks,
-    rich_table,
-    rows,
+    row_of,
+    terminal_table,
 )
 
 
@@ -39,50 +38,79 @@ def test_ratios_have_three_digits(ratio, text):
     assert format_ratio(ratio) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [((0.0342, 0.36), "34.2-360 ms"), ((0.5, 1.25), "0.50-1.25 s"), ((10, 124.3), "10.0-124 s")],
+)
+def test_a_range_is_in_the_unit_of_the_slowest(seconds, text):
+    assert format_range(*seconds) == text
+
+
 def test_one_row_a_contender(report):
     ours, peer = "slimtune inspect", "the peer's [tool]"
-    assert rows(report) == [
-        ("list", ours, "200 ms", "100 ms - 300 ms", "20 MB", "", ""),
-        ("", peer, "4.00 s", "3.00 s - 5.00 s", "500 MB", "20.0x (>= 12x)", "25.0x"),
-        ("read", "slimtune step", "2.00 s", "2.00 s - 2.00 s", "100 MB", "", ""),
-        (
-            "",
-            "faster peer",
-            "1.00 s",
-            "1.00 s - 1.00 s",
-            "500 MB",
-            "0.50x (below 1x)",
-            "5.00x (>= 4x)",
-        ),
-        ("freeze", ours, "500 ms", "500 ms - 500 ms", "150 MB", "", ""),
-        ("", peer, "failed", "", "", "", ""),
+    assert [row_of(case, result) for case in report.cases for result in case.contenders] == [
+        (ours, "200 ms", "100-300 ms", "20 MB", "", ""),
+        (peer, "4.00 s", "3.00-5.00 s", "500 MB", "20.0x >= 12x", "25.0x"),
+        ("slimtune step", "2.00 s", "2.00-2.00 s", "100 MB", "", ""),
+        ("faster peer", "1.00 s", "1.00-1.00 s", "500 MB", "0.50x < 1x", "5.00x >= 4x"),
+        (ours, "500 ms", "500-500 ms", "150 MB", "", ""),
+        (peer, "failed", "", "", "", ""),
     ]
 
 
-def test_remarks_name_the_jobs_the_checks_and_the_failures(report):
-    assert remarks(report) == [
-        "list: list a checkpoint; found equal: 388 variables",
-        "read: read a checkpoint",
-        "freeze: freeze a graph",
-        "freeze FAILED. the peer's [tool]: A program failed: peer",
-    ]
+def test_the_terminal_shows_a_block_a_case_within_80_columns(report):
+    report.cases[1].check_failure = "1 is not\n2"
+    console = Console(file=io.StringIO(), width=80)
+    console.print(terminal_table(report))
+    assert (
+        console.file.getvalue()
+        == """\
+  tool              median       range memory   time ratio memory ratio
+list: list a checkpoint
+  slimtune inspect  200 ms  100-300 ms  20 MB
+  the peer's [tool] 4.00 s 3.00-5.00 s 500 MB 20.0x >= 12x        25.0x
+  equal: 388 variables
+read: read a checkpoint
+  slimtune step     2.00 s 2.00-2.00 s 100 MB
+  faster peer       1.00 s 1.00-1.00 s 500 MB
+  FAILED. The results differ: 1 is not
+  2
+freeze: freeze a graph
+  slimtune inspect  500 ms  500-500 ms 150 MB
+  the peer's [tool] failed
+  FAILED. the peer's [tool]: A program failed: peer
+"""
+    )
 
 
-def test_the_markdown_table_has_the_machine_above_and_a_cell_a_heading(report):
-    text = markdown_table(report)
-    lines = text.splitlines()
-    machine = "Example CPU, 2 cores, 8 GiB, Python 3.11.7, slimtune 0.1.0"
-    assert lines[0] == f"{machine}; 2026-01-02T03:04:05+00:00."
-    table = [line for line in lines if line.startswith("|")]
-    assert len(table) == 2 + 6
-    assert {line.count("|") for line in table} == {len(HEADINGS) + 1}
-    assert lines[-1].startswith("- freeze FAILED.")
+def test_failures_are_red_and_missed_targets_yellow(report):
+    text = terminal_table(report)
+    styles = {text.plain[span.start : span.end].strip(): str(span.style) for span in text.spans}
+    (failed,) = [style for line, style in styles.items() if line.endswith("failed")]
+    (missed,) = [style for line, style in styles.items() if line.startswith("faster peer")]
+    (reached,) = [style for line, style in styles.items() if "20.0x" in line]
+    assert "red" in failed
+    assert "yellow" in missed
+    assert "red" not in reached and "yellow" not in reached
 
 
-def test_the_terminal_shows_names_with_brackets_as_they_are(report):
-    console = Console(file=io.StringIO(), width=140)
-    console.print(rich_table(report))
-    shown = console.file.getvalue()
-    assert "the peer's [tool]" in shown
-    assert "20.0x (>= 12x)" in shown
-    assert "failed" in shown
+def test_the_markdown_table_has_the_machine_above_and_the_checks_below(report):
+    assert (
+        markdown_table(report)
+        == """\
+Example CPU, 2 cores, 8 GiB, Python 3.11.7, slimtune 0.1.0; 2026-01-02T03:04:05+00:00.
+
+| case | tool | median | range | memory | time ratio | memory ratio |
+|---|---|---:|---:|---:|---:|---:|
+| list | slimtune inspect | 200 ms | 100-300 ms | 20 MB |  |  |
+|  | the peer's [tool] | 4.00 s | 3.00-5.00 s | 500 MB | 20.0x >= 12x | 25.0x |
+| read | slimtune step | 2.00 s | 2.00-2.00 s | 100 MB |  |  |
+|  | faster peer | 1.00 s | 1.00-1.00 s | 500 MB | 0.50x < 1x | 5.00x >= 4x |
+| freeze | slimtune inspect | 500 ms | 500-500 ms | 150 MB |  |  |
+|  | the peer's [tool] | failed |  |  |  |  |
+
+- list: list a checkpoint; equal: 388 variables
+- read: read a checkpoint
+- freeze: freeze a graph; FAILED. the peer's [tool]: A program failed: peer
+"""
+    )
