@@ -64,6 +64,20 @@ _MODE_NAMES = {
 _FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")
 _LOSSLESS = frozenset({"PNG", "GIF", "BMP", "DIB", "PPM"})
 
+_DECODER_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What Pillow's decoders answer broken bytes with."""
+
 _EXIF_ORIENTATION = 0x0112
 
 
@@ -124,9 +138,7 @@ def clean_bytes(name: str, data: bytes, max_side: int | None = None) -> CleanPic
         raise PictureError(name, "too-large", f"has more than {MAX_PIXELS} pixels") from err
     except MemoryError as err:
         raise PictureError(name, "too-large", "does not fit into memory") from err
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, KeyError,
-            ZeroDivisionError, OverflowError, struct.error) as err:  # fmt: skip
-        # Pillow's decoders answer broken bytes with any of these.
+    except _DECODER_ERRORS as err:
         if "truncated" in str(err).lower() or isinstance(err, EOFError):
             raise PictureError(name, "truncated", "is cut short: it ends early") from err
         raise PictureError(name, "damaged", f"cannot be decoded ({_reason(err)})") from err

@@ -271,7 +271,11 @@ def make_example(features: Mapping[str, FeatureValue]) -> bytes:
     example = messages.Example()
     for name, given in features.items():
         feature = example.features.feature[name]
-        values: list[Any] = [given] if isinstance(given, (bytes, str, int, float)) else list(given)
+        values: list[Any] = (
+            list(given)
+            if isinstance(given, Iterable) and not isinstance(given, (bytes, str))
+            else [given]
+        )
         if all(isinstance(value, (bytes, str)) for value in values):
             feature.bytes_list.value.extend(
                 value.encode("utf-8") if isinstance(value, str) else value for value in values
