@@ -218,18 +218,23 @@ def read_graph(path: str | Path) -> Graph:
     return Graph(meta_graph.graph_def, kind, path, meta_graph)
 
 
-def as_graph(source: Graph | GraphDef | str | Path) -> Graph:
-    """A graph from what a caller has: a path, a GraphDef of any library, or a Graph already.
+def as_graph(source: Graph | GraphDef | str | Path | Any) -> Graph:
+    """A graph from what a caller has.
+
+    Args:
+      source: a Graph already, a file, a GraphDef of any library, or a tf.Graph.
 
     Raises:
       GraphError: the file holds no graph.
     """
     if isinstance(source, Graph):
         return source
-    if isinstance(source, (str, Path)):
+    if isinstance(source, str | Path):
         return read_graph(source)
     if isinstance(source, GraphDef):
         return Graph(source)
+    if hasattr(source, "as_graph_def"):
+        source = source.as_graph_def(add_shapes=True)
     # TensorFlow's own GraphDef is another class with the same bytes.
     return Graph(GraphDef.FromString(source.SerializeToString()))
 

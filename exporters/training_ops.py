@@ -13,6 +13,7 @@ from exporters.graph import Graph
 from exporters.names import is_control, node_of
 from exporters.ops import writes_variable
 
+_SHOWN_NODES = 3
 _BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _REASONS = tuple(
     (re.compile(pattern), reason)
@@ -28,13 +29,13 @@ _REASONS = tuple(
         ),
         (
             r"IteratorGetNext(Sync|AsOptional)?|OneShotIterator|Iterator(V2)?",
-            "takes its pictures from a tf.data iterator, which a file does not hold",
+            "reads from a tf.data iterator, which a file does not hold",
         ),
         (
             r"QueueDequeue\w*|(FIFO|RandomShuffle|PaddingFIFO|Priority)Queue(V2)?"
             r"|ReaderRead\w*|(WholeFile|TextLine|FixedLengthRecord|TFRecord|LMDB|Identity)Reader"
             r"(V2)?",
-            "takes its pictures from a queue, which a file does not hold",
+            "reads from a queue, which a file does not hold",
         ),
         (
             r"(Anonymous)?(Mutable)?(Dense)?HashTable\w*|MutableDenseHashTable\w*",
@@ -78,12 +79,26 @@ def refuse_training_ops(graph: Graph, keep_training: bool) -> list[TrainingOp]:
     found = training_ops(graph)
     if found and not keep_training:
         raise GraphError(
-            f"{graph.label} is in training mode where it should give answers:\n{listed(found)}",
+            f"{graph.label} is in training mode where it should give answers:\n"
+            f"{listed(_by_reason(found))}",
             expected="a graph built for evaluation (is_training=False)",
             next_step="Export the net as it was built for evaluation, or name outputs and inputs"
             " that leave these nodes out; --keep-training writes it as it is.",
         )
     return found
+
+
+def _by_reason(found: list[TrainingOp]) -> list[str]:
+    """A line a reason, with the first nodes it holds for: one reason may hold for hundreds."""
+    nodes: dict[str, list[str]] = {}
+    for entry in found:
+        nodes.setdefault(entry.reason, []).append(f"{entry.name} ({entry.op})")
+    lines = []
+    for reason, names in nodes.items():
+        more = len(names) - _SHOWN_NODES
+        shown = ", ".join(names[:_SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
+        lines.append(f"{shown}: {reason}")
+    return lines
 
 
 def _in_nodes(prefix: str, nodes: Iterable[NodeDef]) -> list[TrainingOp]:
