@@ -19,6 +19,7 @@ _EXPORTS = {
     "plan": "finetune.planning",
     "predict": "finetune.prediction",
     "train": "finetune.training",
+    "write_report": "finetune.report",
 }
 
 __all__ = list(_EXPORTS)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "evaluate": "scripts.commands.evaluate",
     "convert": "scripts.commands.convert",
     "predict": "scripts.commands.predict",
+    "report": "scripts.commands.report",
     "demo": "scripts.commands.demo",
     "bench": "scripts.commands.bench",
 }

@@ -1,0 +1,293 @@
+"""What the files of a run directory say, checked before anything is shown of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkpoints.errors import RunError
+from finetune.config import TrainConfig
+from finetune.run import Run, read_json
+
+Z_95 = 1.959963984540054
+"""The normal distribution's quantile for an interval of 95 %."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model said of one picture.
+
+    Attributes:
+      position: the picture's place in the split.
+      name: its file name.
+      label: its true class.
+      predicted: the most probable class.
+      probability: of that class.
+    """
+
+    position: int
+    name: str
+    label: int
+    predicted: int
+    probability: float
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the most probable class is the true one."""
+        return self.predicted == self.label
+
+
+@dataclass(frozen=True)
+class Scores:
+    """evaluation.json.
+
+    Attributes:
+      split: what was evaluated.
+      step: of the model, or None.
+      classes: class names.
+      confusion: int64 [classes, classes]: row true, column predicted; at least one picture.
+      top5: share of pictures whose class is among the five most probable, or None.
+      answers: the answer for each picture, or empty where the file has none.
+    """
+
+    split: str
+    step: int | None
+    classes: tuple[str, ...]
+    confusion: NDArray[np.int64]
+    top5: float | None
+    answers: tuple[Answer, ...]
+
+    @property
+    def count(self) -> int:
+        """How many pictures."""
+        return int(self.confusion.sum())
+
+    @property
+    def right(self) -> int:
+        """How many of them were called by their class."""
+        return int(self.confusion.trace())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of pictures called by their class."""
+        return self.right / self.count
+
+    @property
+    def commonest_share(self) -> float:
+        """The accuracy of always naming the commonest class."""
+        return int(self.confusion.sum(axis=1).max()) / self.count
+
+
+@dataclass(frozen=True)
+class PlannedVariable:
+    """One variable in plan.json."""
+
+    name: str
+    shape: tuple[int, ...]
+    state: str
+    origin: str
+    is_optimised: bool
+    sha256: str | None
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """plan.json.
+
+    Attributes:
+      net: the net's name.
+      checkpoint: where restored values came from, or None.
+      trainable: the scopes that were trained.
+      variables: all, in the net's order.
+      unused: (name, reason) of each entry of the checkpoint that nothing took.
+      notes: what the plan found worth saying.
+    """
+
+    net: str
+    checkpoint: str | None
+    trainable: tuple[str, ...]
+    variables: tuple[PlannedVariable, ...]
+    unused: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def frozen(self) -> tuple[PlannedVariable, ...]:
+        """The variables that must not have changed by a bit."""
+        return tuple(v for v in self.variables if v.state == "frozen")
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers all variables hold."""
+        return sum(v.parameters for v in self.variables)
+
+    @property
+    def trained_parameters(self) -> int:
+        """How many of them the optimiser changed."""
+        return sum(v.parameters for v in self.variables if v.is_optimised)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A run as its files have it.
+
+    Attributes:
+      run: where they lie.
+      config: the options.
+      total_steps: how many steps the run has in all.
+      step: of the newest checkpoint; 0 before the first.
+      plan: None where training has not begun.
+      classes: class names from labels.txt; empty where it is absent.
+      metrics: the lines of metrics.jsonl that are objects.
+      scores: None where nothing was evaluated.
+    """
+
+    run: Run
+    config: TrainConfig
+    total_steps: int
+    step: int
+    plan: StoredPlan | None
+    classes: tuple[str, ...]
+    metrics: tuple[Mapping[str, Any], ...]
+    scores: Scores | None
+
+
+def read_facts(run: Run) -> Facts:
+    """Reads the files of a run; pictures and checkpoints are not opened.
+
+    Raises:
+      RunError: the directory holds no run, or a file in it is not what train writes.
+    """
+    config = run.read_config()
+    labels = ""
+    if run.labels_file.is_file():
+        labels = run.labels_file.read_text(encoding="utf-8", errors="replace")
+    return Facts(
+        run=run,
+        config=config,
+        total_steps=run.total_steps(),
+        step=run.step(),
+        plan=read_plan(run.plan_file) if run.plan_file.is_file() else None,
+        classes=tuple(labels.removesuffix("\n").split("\n")) if labels else (),
+        metrics=tuple(entry for entry in run.read_metrics() if isinstance(entry, dict)),
+        scores=read_scores(run.evaluation_file) if run.evaluation_file.is_file() else None,
+    )
+
+
+def read_plan(file: Path) -> StoredPlan:
+    """Reads plan.json.
+
+    Raises:
+      RunError: it is not what train writes.
+    """
+    stored = read_json(file)
+    try:
+        checkpoint = stored["checkpoint"]
+        return StoredPlan(
+            net=str(stored["net"]),
+            checkpoint=None if checkpoint is None else str(checkpoint),
+            trainable=tuple(str(scope) for scope in stored["trainable"]),
+            variables=tuple(_variable(variable) for variable in stored["variables"]),
+            unused=tuple((str(u["name"]), str(u["reason"])) for u in stored["unused"]),
+            notes=tuple(str(note) for note in stored.get("notes", ())),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unlike(file, "net, checkpoint, trainable, variables and unused", error) from error
+
+
+def _variable(stored: Mapping[str, Any]) -> PlannedVariable:
+    return PlannedVariable(
+        name=str(stored["name"]),
+        shape=tuple(int(size) for size in stored["shape"]),
+        state=str(stored["state"]),
+        origin=str(stored["origin"]),
+        is_optimised=bool(stored["optimised"]),
+        sha256=stored.get("sha256"),
+    )
+
+
+def read_scores(file: Path) -> Scores:
+    """Reads evaluation.json; what follows from the confusion matrix is not taken from elsewhere.
+
+    Raises:
+      RunError: it is not what train writes.
+    """
+    stored = read_json(file)
+    try:
+        classes = tuple(str(name) for name in stored["classes"])
+        confusion = np.array(stored["confusion"], np.int64)
+        if confusion.shape != (len(classes), len(classes)):
+            raise ValueError(f"a confusion matrix {list(confusion.shape)}, {len(classes)} classes")
+        if (confusion < 0).any() or confusion.sum() < 1:
+            raise ValueError("a confusion matrix without pictures")
+        step = stored.get("step")
+        top5 = stored.get("top5")
+        return Scores(
+            split=str(stored["split"]),
+            step=None if step is None else int(step),
+            classes=classes,
+            confusion=confusion,
+            top5=None if top5 is None else float(top5),
+            answers=_answers(stored.get("pictures", ()), len(classes)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise _unlike(file, "split, classes, confusion and pictures", error) from error
+
+
+def _answers(stored: Sequence[Mapping[str, Any]], classes: int) -> tuple[Answer, ...]:
+    answers = tuple(
+        Answer(
+            position,
+            str(picture["name"]),
+            int(picture["label"]),
+            int(picture["predicted"]),
+            float(picture["probability"]),
+        )
+        for position, picture in enumerate(stored)
+    )
+    for answer in answers:
+        if not (0 <= answer.label < classes and 0 <= answer.predicted < classes):
+            raise ValueError(f"picture {answer.position} has a class beyond the {classes}")
+        if not 0 <= answer.probability <= 1:
+            raise ValueError(f"picture {answer.position} has no probability")
+    return answers
+
+
+def _unlike(file: Path, expected: str, error: Exception) -> RunError:
+    return RunError(
+        f"{file} is not what train writes.",
+        expected=f"an object with {expected}",
+        received=f"{type(error).__name__}: {error}",
+        next_step="Remove the file, or train again with --overwrite.",
+    )
+
+
+def wilson_interval(right: int, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share.
+
+    Args:
+      right: how many of `count` had the property.
+      count: how many there were, at least 1.
+
+    Returns:
+      Its lower and upper end, shares from 0 to 1.
+
+    Source:
+      Wilson 1927, Probable inference, the law of succession, and statistical inference.
+    """
+    share = right / count
+    square = Z_95 * Z_95
+    centre = (share + square / (2 * count)) / (1 + square / count)
+    spread = math.sqrt(share * (1 - share) / count + square / (4 * count * count))
+    half = Z_95 * spread / (1 + square / count)
+    return max(0.0, centre - half), min(1.0, centre + half)
