@@ -96,4 +96,5 @@ def _listed_values(tensor: TensorProto, dtype: dtypes.DType) -> Array:
         return (
             np.array(listed, np.int32).astype(dtype.numpy.fields[dtype.name][0]).view(dtype.numpy)
         )
-    return np.array(listed, np.int64 if dtype.numpy.kind in "iu" else None).astype(dtype.numpy)
+    wide = {"i": np.int64, "u": np.uint64}.get(dtype.numpy.kind)
+    return np.array(listed, wide).astype(dtype.numpy)
