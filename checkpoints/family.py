@@ -17,7 +17,6 @@ from checkpoints.containers import recognise
 from checkpoints.errors import (
     CheckpointError,
     NotFoundError,
-    SlimtuneError,
     UnsupportedError,
     listed,
     near_names,
@@ -106,6 +105,7 @@ def resolve(path: str | os.PathLike[str]) -> Family:
         found = at_prefix(given)
     if found is not None:
         return replace(found, said="the slash at its end was left out") if slash else found
+    _refuse_parts(given)
     if given.is_file():
         return _from_state_file(given)
     raise _not_found(given)
@@ -300,24 +300,27 @@ def _located(directory: Path, name: str) -> Path:
     return base if members(base) or not members(written) else written
 
 
-def _not_found(given: Path) -> SlimtuneError:
-    if any(DATA_FILE.fullmatch(path.name) for path in members(given)) or (
-        DATA_FILE.fullmatch(given.name) and given.is_file()
-    ):
-        match = DATA_FILE.fullmatch(given.name)
-        prefix = given.with_name(match["prefix"]) if match else given
-        return CheckpointError(
+def _refuse_parts(given: Path) -> None:
+    """Names what is missing where parts of a checkpoint are there."""
+    match = DATA_FILE.fullmatch(given.name)
+    prefix = given.with_name(match["prefix"] if match else given.name.removesuffix(INDEX))
+    data = [path for paths in shards_of(prefix, DATA_FILE).values() for path in paths]
+    if data:
+        raise CheckpointError(
             f"{prefix}: the index is missing.",
             expected=f"{prefix}{INDEX} beside the .data files",
-            received=", ".join(path.name for path in members(prefix)),
+            received=", ".join(path.name for path in data),
             next_step="Copy the .index file too: without it nobody knows which bytes are what.",
         )
     if given.name.endswith(META) and given.is_file():
-        return NotFoundError(
+        raise NotFoundError(
             f"{given} is the graph of a checkpoint whose variables are not beside it.",
             expected=f"{given.with_name(given.name.removesuffix(META))}{INDEX}, or a V1 file",
             received=_contents(given.parent),
         )
+
+
+def _not_found(given: Path) -> NotFoundError:
     existing = next(parent for parent in (given, *given.parents) if parent.is_dir())
     names = [prefix.name for prefix in prefixes_in(existing)]
     near = near_names(given.name, names) or names[-1:]

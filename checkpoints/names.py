@@ -33,7 +33,7 @@ _OPTIMIZER_SCOPE = re.compile(
     r"|training|train|loss_scale)(_\d+)?"
 )
 _EMA = re.compile(r"ExponentialMovingAverage(_\d+)?")
-_ZERO_DEBIAS = ("biased", "local_step")
+_ZERO_DEBIAS = {"biased": "local_step", "local_step": "biased"}
 _STEP = re.compile(r"(global_step|GlobalStep|global_steps)(_\d+)?")
 
 
@@ -47,7 +47,8 @@ def role(name: str, all_names: Collection[str]) -> Role:
     Returns:
       "model": the net's own, batch-norm averages included; "slot": an optimiser's; "ema": a
       moving average of a variable, as tf.train.ExponentialMovingAverage keeps it; "step": the
-      global step; "other": input positions, counters, the object graph and the like.
+      global step; "other": input positions, counters, the object graph and the like. What is
+      in doubt is the model's: the slots of an optimiser that was given a name of its own are.
     """
     if name == _OBJECT_GRAPH:
         return "other"
@@ -69,13 +70,10 @@ def _is_optimizers(parts: list[str], all_names: Collection[str]) -> bool:
         return True
     if _OPTIMIZER_SCALAR.fullmatch(last) and above and _OPTIMIZER_SCOPE.fullmatch(above[-1]):
         return True
-    if not above:
-        return False
-    # tf.contrib's optimize_loss and Keras put a scope before the variable's name.
-    below_variable = _has_suffix(above, all_names)
-    if _SLOT.fullmatch(last):
-        return below_variable or len(above) > 1
-    return _SLOT_OF_A_VARIABLE.fullmatch(last) is not None and below_variable
+    if above and _SLOT.fullmatch(last):
+        return True
+    # Keras puts its own scope before the variable's name.
+    return _SLOT_OF_A_VARIABLE.fullmatch(last) is not None and _has_suffix(above, all_names)
 
 
 def _has_suffix(parts: list[str], all_names: Collection[str]) -> bool:
@@ -84,8 +82,8 @@ def _has_suffix(parts: list[str], all_names: Collection[str]) -> bool:
 
 
 def _is_bookkeeping(parts: list[str], all_names: Collection[str]) -> bool:
-    last, above = parts[-1], parts[:-1]
-    if last in _ZERO_DEBIAS and above:
-        # moving_mean/biased and moving_mean/local_step of a zero-debiased average.
-        return "/".join(above) in all_names or f"{'/'.join(above)}/biased" in all_names
+    last, above = parts[-1], "/".join(parts[:-1])
+    if above and last in _ZERO_DEBIAS:
+        # A zero-debiased average x has x/biased and x/local_step.
+        return any(name in all_names for name in (above, f"{above}/{_ZERO_DEBIAS[last]}"))
     return last in ("save_counter", "eval_step", "epochs") or last.startswith("limit_epochs")

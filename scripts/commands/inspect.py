@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import astuple
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from checkpoints.errors import UnsupportedError
     from checkpoints.family import Family
 
+_META = ".meta"
 _HEADER = ("NAME", "DTYPE", "SHAPE", "ROLE")
 _STATISTICS = ("min", "max", "mean", "std", "nan_count", "infinite_count")
 
@@ -34,8 +36,7 @@ def command(output: Output, path: str, stats: bool, pattern: str | None) -> None
     pattern of shards, a directory, a `checkpoint` file, or the .meta beside it. What is no
     checkpoint is named for what it is.
     """
-    import checkpoints
-    from checkpoints.errors import UnsupportedError
+    from checkpoints.errors import NotFoundError, UnsupportedError
     from checkpoints.family import resolve
 
     regex = _compiled(pattern)
@@ -43,13 +44,26 @@ def command(output: Output, path: str, stats: bool, pattern: str | None) -> None
         family = resolve(path)
     except UnsupportedError as error:
         _show_other(output, path, error)
-        return
+    except NotFoundError:
+        if not (path.endswith(_META) and Path(path).is_file()):
+            raise
+        result = {"kind": "meta-graph", "path": path, "files": [path], "checkpoint": None}
+        output.result(result, f"{path}: a graph without its checkpoint beside it")
+    else:
+        _show_checkpoint(output, path, family, regex, stats)
+
+
+def _show_checkpoint(
+    output: Output, path: str, family: Family, regex: re.Pattern[str] | None, stats: bool
+) -> None:
+    import checkpoints
+
     with checkpoints.open(family) as saved:
         result = _contents(saved, regex)
         problems = _add_statistics(saved, result["variables"], output) if stats else []
     if problems:
         result["problems"] = problems
-    if path.endswith(".meta"):
+    if path.endswith(_META):
         result |= {"kind": "meta-graph", "path": path, "files": [path]}
         result["checkpoint"] = str(family.prefix)
     output.result(result, _text(family, result, stats))
@@ -85,7 +99,8 @@ def _contents(saved: Checkpoint, regex: re.Pattern[str] | None) -> dict[str, Any
         if regex is not None and not regex.search(name):
             continue
         part = role(name, saved.variables)
-        parameters += variable.num_elements if part == "model" else 0
+        if part == "model" and variable.dtype_name != "string":
+            parameters += variable.num_elements
         shape = list(variable.shape)
         variables.append({"name": name, "dtype": variable.dtype_name, "shape": shape, "role": part})
     family = saved.family

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from checkpoints import statistics
+from checkpoints.statistics import Statistics, statistics_of
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 7])
+def test_figures_are_those_of_numpy(monkeypatch, piece):
+    monkeypatch.setattr(statistics, "_PIECE_ELEMENTS", piece)
+    values = np.random.default_rng(3).standard_normal((40, 5)).astype(np.float32) + 100
+    figures = statistics_of(values)
+    assert figures.minimum == values.min()
+    assert figures.maximum == values.max()
+    assert figures.mean == pytest.approx(values.mean(dtype=np.float64), rel=1e-12)
+    assert figures.standard_deviation == pytest.approx(values.std(dtype=np.float64), rel=1e-9)
+    assert (figures.nan_count, figures.infinite_count) == (0, 0)
+
+
+def test_what_is_not_finite_is_counted_and_left_out():
+    values = np.array([1.0, np.nan, 3.0, np.inf, -np.inf, np.nan])
+    assert statistics_of(values) == Statistics(1.0, 3.0, 2.0, 1.0, 2, 2)
+    assert statistics_of(np.array([np.nan])) == Statistics(None, None, None, None, 1, 0)
+    assert statistics_of(np.zeros((0, 3))) == Statistics(None, None, None, None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([-1, 3], np.int8),
+        np.array([-1, 3], ml_dtypes.bfloat16),
+        np.array([-1, 3], ml_dtypes.float8_e5m2),
+        np.array([-1, 3], ml_dtypes.int4),
+        np.array([(-1,), (3,)], [("qint8", "i1")]),
+    ],
+)
+def test_every_kind_of_number(values):
+    assert statistics_of(values) == Statistics(-1, 3, 1.0, 2.0, 0, 0)
+
+
+def test_integers_booleans_complex_numbers_and_strings():
+    large = np.array([2**62, 2**62 + 1])
+    assert (statistics_of(large).minimum, statistics_of(large).maximum) == (2**62, 2**62 + 1)
+    assert statistics_of(np.array(True)) == Statistics(1, 1, 1.0, 0.0, 0, 0)
+    assert statistics_of(np.array([3 + 4j])) == Statistics(5.0, 5.0, 5.0, 0.0, 0, 0)
+    assert statistics_of(np.array([b"a"], object)) is None
+    assert statistics_of(np.array([200, 255], np.uint8)).maximum == 255
