@@ -59,7 +59,7 @@ def row_of(case: CaseResult, result: ContenderResult) -> tuple[str, ...]:
     return (
         result.contender.name,
         format_seconds(result.seconds),
-        format_range(*result.spread),
+        format_range(*result.spread) if len(result.runs) > 1 else "",
         format_bytes(result.peak_bytes),
         "" if ratio is None else _with_target(ratio.time, ratio.peer.target),
         "" if ratio is None else _with_target(ratio.memory, ratio.peer.memory_target),
