@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from checkpoints.messages import DataType, FunctionDef, NodeDef
+from checkpoints.messages import DataType, FunctionDef, FunctionDefLibrary, NodeDef
 from exporters import ops
 from exporters.graph import Graph
 
@@ -54,14 +54,32 @@ class ProofSource:
             seen.add(node.name)
         return None
 
-    def expected_function(self, name: str) -> FunctionDef:
-        """What has to stand in the file for a function: the same, without devices."""
-        expected = FunctionDef()
-        expected.CopyFrom(self._source.functions[name])
-        for node in expected.node_def:
-            node.device = ""
-            _without_colocation(node)
-        return expected
+    def expected_library(self, called: set[str]) -> FunctionDefLibrary:
+        """What has to stand in the file as its functions: those called, without devices.
+
+        Args:
+          called: names that nodes of the file may call functions by.
+        """
+        needed: dict[str, FunctionDef] = {}
+        waiting = list(called)
+        while waiting:
+            name = waiting.pop()
+            if name in needed or name not in self._source.functions:
+                continue
+            needed[name] = FunctionDef()
+            needed[name].CopyFrom(self._source.functions[name])
+            for node in needed[name].node_def:
+                node.device = ""
+                _without_colocation(node)
+                waiting.extend(functions_named(node))
+        library = FunctionDefLibrary()
+        library.function.extend(needed[name] for name in self._source.functions if name in needed)
+        library.gradient.extend(
+            gradient
+            for gradient in self._source.graph_def.library.gradient
+            if gradient.function_name in needed and gradient.gradient_func in needed
+        )
+        return library
 
     def serves_updates(self, name: str) -> bool:
         """Whether every path behind a control edge, NoOps looked through, leads to an update."""
