@@ -194,7 +194,7 @@ def test_the_plan_the_options_and_the_commands_are_there(make_run, hostile_data)
     for shown in (
         "Net/Conv2d_1",
         "3 × 4",
-        "1 entries of the checkpoint left out",
+        "1 entry of the checkpoint left out",
         "excluded-scope",
     ):
         assert shown in page.text
