@@ -26,7 +26,9 @@ def frozen_graph_def(frozen: FrozenGraph) -> GraphDef:
             graph_def.node.append(_constant_node(node, frozen.values))
         else:
             graph_def.node.append(node)
-    graph_def.library.CopyFrom(unplaced_library(frozen.graph))
+    library = unplaced_library(frozen.graph)
+    if library.ByteSize():
+        graph_def.library.CopyFrom(library)
     graph_def.versions.CopyFrom(frozen.graph.graph_def.versions)
     return graph_def
 
