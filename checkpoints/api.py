@@ -154,7 +154,7 @@ def write(
     Args:
       path: the prefix, as in "copy.ckpt"; directories are made.
       variables: values by name, or pairs of name and value. A mapping is written in the order
-        of the names, as TensorFlow does; pairs in their own order, each let go once written.
+        of the names, as tf.train.Saver does; pairs in their own order, each let go once written.
         Strings are arrays of bytes or text.
       version: "v2" (PREFIX.index and .data) or "v1" (one file).
       overwrite: whether a checkpoint that is there already is replaced.

@@ -21,8 +21,8 @@ from checkpoints.tensors import Array, as_strings, dtype_of, little_endian_bytes
 def write_bundle(prefix: Path, variables: Iterable[tuple[str, Array]], old: Sequence[Path]) -> None:
     """Writes PREFIX.index and PREFIX.data-00000-of-00001, byte for byte as TensorFlow does.
 
-    The values are written as they come, so one at a time is in memory. TensorFlow writes them
-    in the order of their names.
+    The values are written as they come, so one at a time is in memory. TensorFlow's Saver hands
+    them over in the order of their names.
 
     Args:
       prefix: the path without the endings.

@@ -43,7 +43,7 @@ def write_slices(
 
     Args:
       path: the file.
-      contents: all variables, in the order of the list; TensorFlow's is that of the names.
+      contents: all variables, in the order of the list; a Saver's is that of the names.
       read: gives the values of a variable by its name, once for each; a few are held at a time.
       old: the files of the checkpoint that this one replaces, in the order in which they may
         go. They go when the new file is on the disk and before it takes its name.
