@@ -15,7 +15,7 @@ import numpy.typing as npt
 from checkpoints import wire
 from checkpoints.errors import BrokenFileError, DataError
 from finetune.dataset import Split
-from finetune.records import check_count, mapped, record_places
+from finetune.records import check_count, checked_data, mapped, record_places
 
 IMAGE = b"image/encoded"
 LABEL = b"image/class/label"
@@ -96,6 +96,8 @@ def _index_shard(path: Path, count: int, size: int, changed: int) -> npt.NDArray
             try:
                 found = _find_fields(bytes_view, place.start, place.start + place.length)
             except BrokenFileError as err:
+                # Damage is told by the checksum before the record is blamed for what is in it.
+                checked_data(path, view, place)
                 raise DataError(
                     f"{path}: record {place.number} (offset {place.offset}) is no "
                     f"tf.train.Example: {err.message}",
@@ -103,6 +105,7 @@ def _index_shard(path: Path, count: int, size: int, changed: int) -> npt.NDArray
                 ) from err
             missing = [key.decode() for key in (IMAGE, LABEL) if key not in found]
             if missing:
+                checked_data(path, view, place)
                 raise DataError(
                     f"{path}: record {place.number} (offset {place.offset}) lacks "
                     f"{' and '.join(missing)}.",

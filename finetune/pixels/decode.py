@@ -44,9 +44,15 @@ def decode_crop(encoded: Any, seed: Any, boxes: Any = None) -> Any:
     tf = load_tensorflow()
 
     def of_jpeg() -> Any:
-        begin, size = sample_crop(tf.io.extract_jpeg_shape(encoded), seed, boxes)
-        window = tf.concat([begin[:2], size[:2]], 0)
-        return tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
+        shape = tf.io.extract_jpeg_shape(encoded)
+        begin, size = sample_crop(shape, seed, boxes)
+        # The colours of a crop's outer columns want the columns beside them: one more is
+        # decoded on either side, so that the crop has the pixels it has in the whole picture.
+        left = tf.maximum(begin[1] - 1, 0)
+        right = tf.minimum(begin[1] + size[1] + 1, shape[1])
+        window = tf.stack([begin[0], left, size[0], right - left])
+        wider = tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
+        return tf.slice(wider, [0, begin[1] - left, 0], [-1, size[1], -1])
 
     def of_other() -> Any:
         image = decode(encoded)

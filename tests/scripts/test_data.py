@@ -1,0 +1,153 @@
+"""slimtune data, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from scripts.main import main
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command line; gives exit code, stdout and stderr."""
+
+    def run_verb(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            main([str(argument) for argument in arguments])
+        written = capsys.readouterr()
+        return stopped.value.code or 0, written.out, written.err
+
+    return run_verb
+
+
+@pytest.fixture
+def pets(tmp_path):
+    chance = np.random.default_rng(0)
+    for name in ("cat", "[dog]"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for number in range(6):
+            pixels = chance.integers(0, 256, (8, 9, 3), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pets" / name / f"{number}.jpg")
+    return tmp_path / "pets"
+
+
+def test_build_tells_people_what_it_did(run, pets, tmp_path):
+    (pets / "cat/cut.jpg").write_bytes((pets / "cat/0.jpg").read_bytes()[:200])
+    (pets / "none").mkdir()
+    code, out, err = run("data", "build", pets, tmp_path / "my shards", "--val", "0")
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.split() for line in lines[:4]] == [
+        ["label", "class", "train"],
+        ["0", "[dog]", "6"],
+        ["1", "cat", "6"],
+        ["in", "all", "12"],
+    ]
+    assert f"12 pictures in 2 classes -> {tmp_path / 'my shards'}" in out
+    assert f"Skipped (1):\n  {pets / 'cat/cut.jpg'}: is cut short" in out
+    assert "Folders without a usable picture, no class of the dataset (1):\n  none" in out
+    assert f"Next: slimtune data show '{tmp_path / 'my shards'}' --out sheet.png" in out
+    assert f"{pets}: 13 pictures in 3 classes (depth 1)." in err
+
+
+def test_build_tells_programs_what_it_did(run, pets, tmp_path):
+    code, out, _ = run("data", "build", pets, tmp_path / "out", "--val", "0.5", "--json")
+    value = json.loads(out)
+    assert code == 0
+    assert list(value) == [
+        "path", "name", "classes", "counts", "pictures", "changes", "skipped", "ignored",
+        "empty_classes", "without_validation", "without_training", "duplicates", "repeated",
+        "hash", "seconds",
+    ]  # fmt: skip
+    assert value["classes"] == ["[dog]", "cat"]
+    assert sum(sum(counts.values()) for counts in value["counts"].values()) == 12
+    stored = json.loads((tmp_path / "out/dataset.json").read_text())
+    assert {split: part["counts"] for split, part in stored["splits"].items()} == {
+        split: counts for split, counts in value["counts"].items() if any(counts.values())
+    }
+
+
+def test_a_broken_picture_under_fail(run, pets, tmp_path):
+    (pets / "cat/zero.jpg").write_bytes(b"")
+    code, out, err = run("data", "build", pets, tmp_path / "out", "--on-error", "fail", "--json")
+    assert code == 1
+    error = json.loads(out)["error"]
+    assert error["type"] == "DataError"
+    assert error["message"] == f"{pets / 'cat/zero.jpg'} is empty (0 bytes)."
+    assert "Next: Replace or remove the file" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_usage(run, pets, tmp_path):
+    for options in (["--val", "1"], ["--shards", "0"], ["--on-error", "ignore"]):
+        code, _, err = run("data", "build", pets, tmp_path / "out", *options)
+        assert code == 2
+        assert "Traceback" not in err
+    code, _, _ = run("data", "show", pets, "--out", tmp_path / "a.png", "--augment", "--boxes")
+    assert code == 2
+
+
+def test_check_exits_1_where_something_is_found(run, pets):
+    code, out, _ = run("data", "check", pets)
+    assert (code, out) == (0, f"{pets}: 12 pictures in 2 classes looked at, no problems.\n")
+    (pets / "cat/zero.jpg").write_bytes(b"")
+    code, out, _ = run("data", "check", pets, "--json")
+    assert code == 1
+    value = json.loads(out)
+    assert value["problems"] == [
+        {"kind": "empty", "path": str(pets / "cat/zero.jpg"), "detail": "is empty (0 bytes)"}
+    ]
+    code, out, _ = run("data", "check", pets)
+    assert code == 1
+    assert "1 problem:" in out
+    assert "is empty (0 bytes)" in out
+
+
+def test_check_of_shards(run, pets, tmp_path):
+    run("data", "build", pets, tmp_path / "out", "--val", "0", "--shards", "1")
+    path = tmp_path / "out/pets_train_00000-of-00001.tfrecord"
+    path.write_bytes(path.read_bytes()[:-7])
+    code, out, _ = run("data", "check", tmp_path / "out", "--json")
+    assert code == 1
+    problems = json.loads(out)["problems"]
+    assert [problem["kind"] for problem in problems] == ["damaged-record", "count"]
+    assert problems[0]["path"] == str(path)
+    assert "record 11 (offset " in problems[0]["detail"]
+
+
+def test_show(run, pets, tmp_path):
+    code, out, _ = run("data", "show", pets, "--out", tmp_path / "sheet.png", "--json")
+    assert code == 0
+    assert json.loads(out) == {
+        "path": str(tmp_path / "sheet.png"),
+        "classes": ["[dog]", "cat"],
+        "left_out": 0,
+        "pictures": 12,
+        "missing_characters": "",
+    }
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.format == "PNG"
+    code, _, err = run("data", "show", pets, "--out", tmp_path / "sheet.png")
+    assert code == 1
+    assert "--overwrite" in err
+
+
+def test_help_loads_neither_tensorflow_nor_numpy():
+    program = (
+        "import sys\n"
+        "from scripts.main import cli\n"
+        "for words in (['data'], ['data', 'build'], ['data', 'check'], ['data', 'show']):\n"
+        "    cli.main([*words, '--help'], standalone_mode=False)\n"
+        "print('loaded', sorted({'tensorflow', 'numpy', 'PIL', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.endswith("loaded []\n")
+    assert "slimtune data build flowers shards --val 0.1" in done.stdout
