@@ -155,7 +155,8 @@ class Run:
         if not self.metrics_file.is_file():
             return []
         metrics = []
-        for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
+        text = self.metrics_file.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
             try:
                 metrics.append(json.loads(line))
             except ValueError:

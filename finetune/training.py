@@ -8,6 +8,7 @@ from checkpoints.errors import DataError, RunError
 from checkpoints.progress import SILENT, Progress
 from finetune.config import TrainConfig
 from finetune.dataset import check_labels
+from finetune.report import write_report
 from finetune.run import Run, read_json
 from finetune.trainer import RunResult, Trainer
 from finetune.training_data import built_beside, find_dataset
@@ -57,7 +58,9 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
             next_step="Ask for more --steps or --epochs.",
         )
     weights = find_weights(config.net, config.checkpoint, progress=progress)
-    return Trainer(run, config, dataset, weights, steps, progress).train()
+    result = Trainer(run, config, dataset, weights, steps, progress).train()
+    write_report(run.directory, progress=progress)
+    return result
 
 
 def _stored_config(run: Run) -> TrainConfig:

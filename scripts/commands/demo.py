@@ -19,6 +19,8 @@ EPOCHS = 10
 RATES = (0.0003, 0.001, 0.003)
 """Learning rates that the head on a random trunk may choose from."""
 
+ONLY_AT_THE_END = 10**9
+
 SHOWN = 8
 
 
@@ -71,10 +73,12 @@ class _Demo:
 
     def run(self) -> dict[str, Any]:
         """Does it all; gives the figures."""
+        from checkpoints.files import write_json
         from finetune.build import build
         from finetune.evaluation import evaluate
         from finetune.planning import plan
         from finetune.report import write_report
+        from finetune.run import Run
         from finetune.sample.flowers import write_flowers
 
         say = self.output.say
@@ -87,9 +91,10 @@ class _Demo:
         totals = made.totals()
         say(f"   {totals['restored']} variables restored, {totals['initialised']} initialised")
         say(f"4. train: the head, {EPOCHS} epochs")
-        trained = self._train(self.run_directory, CHECKPOINT, None)
+        trained = self._train(self.run_directory, CHECKPOINT)
         say("5. evaluate: pictures that training never saw")
         found = evaluate(self.run_directory, self.data, split="test", progress=self.output)
+        write_json(Run(self.run_directory).evaluation_file, found.as_json(pictures=True))
         say(f"6. convert: {self.run_directory} -> {self.model}")
         verification = self._convert()
         say("7. predict: from the .pb alone")
@@ -133,7 +138,13 @@ class _Demo:
             f"Time            {value['seconds']:.0f} s",
         ]
 
-    def _train(self, run: Path, checkpoint: str, learning_rate: float | None) -> Any:
+    def _train(
+        self,
+        run: Path,
+        checkpoint: str,
+        learning_rate: float | None = None,
+        eval_every: int | None = None,
+    ) -> Any:
         from finetune.config import TrainConfig
         from finetune.training import train
 
@@ -144,13 +155,14 @@ class _Demo:
             checkpoint=checkpoint,
             epochs=EPOCHS,
             learning_rate=learning_rate,
+            eval_every=eval_every,
             augment="fast",
             seed=self.seed,
         )
         return train(config, progress=self.output)
 
     def _convert(self) -> dict[str, Any]:
-        from exporters.convert import convert
+        from exporters import convert
 
         done = convert(self.run_directory, self.model, verify="run", progress=self.output)
         return done.verification.as_json()
@@ -173,7 +185,7 @@ class _Demo:
         scores = {}
         for rate in RATES:
             run = self.random / f"rate-{rate:g}"
-            self._train(run, str(trunk), rate)
+            self._train(run, str(trunk), rate, eval_every=ONLY_AT_THE_END)
             scores[rate] = evaluate(run, dataset, split="test", progress=self.output).accuracy
         best = max(scores, key=lambda rate: scores[rate])
         return {
