@@ -153,12 +153,6 @@ class Bundle:
             return self._checked(name, entry)
         return little_endian_bytes(self.read(name))
 
-    def places(self, name: str) -> list[Entry]:
-        """Where the values of a variable lie: one place, or one a slice."""
-        if name not in self._slices:
-            return [self._entries[name.encode("utf-8")]]
-        return [entry for _, entry in self._pieces(name)]
-
     def _read_header(self, first: tuple[bytes, memoryview] | None) -> tuple[int, bool]:
         if first is None or first[0] != HEADER_KEY:
             raise CheckpointError(

@@ -35,7 +35,8 @@ class DType:
         return self.number == STRING
 
 
-FLOAT, STRING, BOOL, BFLOAT16, HALF = 1, 7, 10, 14, 19
+STRING = 7
+"""The number of the dtype whose values are bytes."""
 
 _PLAIN = {
     1: "float32",

@@ -100,9 +100,8 @@ def resolve(path: str | os.PathLike[str]) -> Family:
     slash = os.fspath(path).endswith(("/", os.sep))
     if given.is_dir() and (slash or not has_index(given)):
         return _in_directory(given)
-    found = at_prefix(given) if has_index(given) else _by_member(given)
-    if found is None:
-        found = at_prefix(given)
+    found = None if has_index(given) else _by_member(given)
+    found = found or at_prefix(given)
     if found is not None:
         return replace(found, said="the slash at its end was left out") if slash else found
     _refuse_parts(given)
@@ -153,15 +152,14 @@ def latest(directory: str | os.PathLike[str]) -> Family | None:
     if not folder.is_dir():
         return None
     state = folder / STATE_NAME
-    found = _by_state(state) if state.is_file() else None
-    return found or _by_step(folder)
+    return _by_state(state) if state.is_file() else _by_step(folder)
 
 
 def read_state(directory: str | os.PathLike[str]) -> State | None:
     """Reads a directory's `checkpoint` file, or gives None where there is none.
 
-    Names are relative to the directory. A name whose base name lies in the directory means
-    that one, even where the name is absolute: the directory was moved or copied.
+    Relative names start at the directory. An absolute name whose base name lies in the
+    directory means that one, wherever it was written: the directory was moved or copied.
 
     Raises:
       BrokenFileError: the file is not the text it should be.
@@ -250,7 +248,7 @@ def _from_state_file(given: Path) -> Family:
     from checkpoints.state import is_state
 
     if is_state(given):
-        found = _by_state(given) or _by_step(given.parent)
+        found = _by_state(given)
         if found is not None:
             return found
         raise NotFoundError(
@@ -264,12 +262,20 @@ def _from_state_file(given: Path) -> Family:
 
 
 def _by_state(state_file: Path) -> Family | None:
-    """The checkpoint that a `checkpoint` file names as the latest, where it is there."""
+    """The checkpoint that a `checkpoint` file names as the latest, else the highest step."""
     from checkpoints.state import parse_state
 
+    directory = state_file.parent
     name, _ = parse_state(state_file)
-    found = at_prefix(_located(state_file.parent, name))
-    return None if found is None else replace(found, said=f"{state_file} names {found.prefix.name}")
+    prefix = _located(directory, name)
+    found = at_prefix(prefix)
+    if found is not None:
+        moved = "" if prefix == directory / name else f", which lies in {directory} now"
+        return replace(found, said=f"{state_file} names {name}{moved}")
+    found = _by_step(directory)
+    if found is None:
+        return None
+    return replace(found, said=f"{state_file} names {name}, which is not there; {found.said}")
 
 
 def _by_step(directory: Path) -> Family | None:
@@ -293,11 +299,11 @@ def _by_step(directory: Path) -> Family | None:
 
 def _located(directory: Path, name: str) -> Path:
     """Where the checkpoint of a `checkpoint` file's name lies."""
-    # Who moved or copied a directory means the checkpoint in it, wherever it was written; names
-    # may come from Windows.
-    base = directory / re.split(r"[\\/]", name)[-1]
-    written = directory / name
-    return base if members(base) or not members(written) else written
+    # Names may come from Windows. Who moved or copied a directory means the checkpoint in it,
+    # also where one still lies at the old place.
+    written, base = directory / name, directory / re.split(r"[\\/]", name)[-1]
+    first, second = (base, written) if Path(name).is_absolute() else (written, base)
+    return first if members(first) or not members(second) else second
 
 
 def _refuse_parts(given: Path) -> None:

@@ -189,6 +189,9 @@ def test_a_moved_directory_is_found_by_base_name(run):
     moved = run.parent / "moved"
     run.rename(moved)
     assert latest(moved).prefix == moved / "m.ckpt-9"
+    assert latest(moved).said == (
+        f"{moved / 'checkpoint'} names /home/a/m.ckpt-9, which lies in {moved} now"
+    )
     assert read_state(moved).latest == moved / "m.ckpt-9"
     absolute_state(moved, [], "C:\\\\runs\\\\m.ckpt-9")
     assert latest(moved).prefix == moved / "m.ckpt-9"
@@ -208,11 +211,25 @@ def test_a_state_file_may_name_a_checkpoint_elsewhere(run):
     assert latest(other).prefix == run / "m.ckpt-9"
 
 
+def test_a_relative_name_is_taken_as_it_is_written(run, monkeypatch):
+    monkeypatch.chdir(run)
+    checkpoints.write(run / "best" / "m.ckpt-9", VALUES)
+    write_state(run, run / "best" / "m.ckpt-9")
+    assert latest(run).prefix == run / "best" / "m.ckpt-9"
+    assert latest(".").prefix.as_posix() == "best/m.ckpt-9"
+    assert read_state(run).latest == run / "best" / "m.ckpt-9"
+    shutil.rmtree(run / "best")
+    assert latest(run).prefix == run / "m.ckpt-9"
+
+
 def test_where_the_named_one_is_gone_the_highest_step_is_taken(run):
     absolute_state(run, [], "/home/a/m.ckpt-7")
     family = latest(run)
     assert family.prefix == run / "m.ckpt-200"
-    assert "m.ckpt-200 has the highest step" in family.said
+    assert family.said == (
+        f"{run / 'checkpoint'} names /home/a/m.ckpt-7, which is not there;"
+        f" m.ckpt-200 has the highest step in {run}"
+    )
     (run / "checkpoint").unlink()
     assert latest(run).prefix == run / "m.ckpt-200"
 
