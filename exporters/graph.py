@@ -31,6 +31,12 @@ _READABLE = "a GraphDef, MetaGraphDef or SavedModel, binary or text (.pb, .pbtxt
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _SERVE = "serve"
 
+_DTYPE_LISTS = ("output_types", "component_types", "Tout", "out_types")
+_DTYPES = ("DstT", "dtype", "T")
+"""Attributes that hold the dtypes of outputs, for graphs without definitions of their ops."""
+
+_MAX_OUTPUTS = 1 << 16
+
 MAX_MESSAGE_BYTES = 2**31 - 1
 """Protobuf's limit for one message, so for one graph in one file."""
 
@@ -149,14 +155,14 @@ class Graph:
         """The number of a tensor's dtype, or None where the file does not say it."""
         node = self.nodes[tensor.node]
         definition = self.op_definitions.get(node.op)
-        if definition is not None and tensor.output_index < len(definition.output_arg):
-            argument = definition.output_arg[tensor.output_index]
-            simple = not any(output.number_attr for output in definition.output_arg)
-            if simple and argument.type:
-                return int(argument.type)
-            if simple and argument.type_attr in node.attr:
-                return int(node.attr[argument.type_attr].type)
-        for attribute in ("DstT", "dtype", "T"):
+        if definition is not None:
+            dtypes = _declared_dtypes(definition, node)
+            return dtypes[tensor.output_index] if tensor.output_index < len(dtypes) else None
+        for attribute in _DTYPE_LISTS:
+            if attribute in node.attr:
+                types = node.attr[attribute].list.type
+                return int(types[tensor.output_index]) if tensor.output_index < len(types) else None
+        for attribute in _DTYPES:
             if attribute in node.attr and node.attr[attribute].type:
                 return int(node.attr[attribute].type)
         return None
@@ -173,6 +179,21 @@ class Graph:
         if node.op == "Const":
             return dimensions(node.attr["value"].tensor.tensor_shape)
         return None
+
+
+def _declared_dtypes(definition: OpDef, node: NodeDef) -> list[int | None]:
+    """The dtypes of a node's outputs as its op defines them; None for one that is not known."""
+    values = {attribute.name: attribute.default_value for attribute in definition.attr}
+    values |= dict(node.attr)
+    dtypes: list[int | None] = []
+    for output in definition.output_arg:
+        if output.type_list_attr in values:
+            dtypes += [int(dtype) for dtype in values[output.type_list_attr].list.type]
+            continue
+        count = values[output.number_attr].i if output.number_attr in values else 1
+        dtype = values[output.type_attr].type if output.type_attr in values else output.type
+        dtypes += [int(dtype) or None] * min(max(count, 0), _MAX_OUTPUTS)
+    return dtypes
 
 
 def dimensions(shape: Any) -> tuple[int | None, ...] | None:

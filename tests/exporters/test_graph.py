@@ -175,6 +175,36 @@ def test_dtypes_and_shapes_come_from_the_file(dense_net, tmp_path):
     assert "_output_shapes" not in graph.nodes["probs"].attr
 
 
+def test_dtypes_of_several_outputs(builder, tmp_path):
+    meta = MetaGraphDef(graph_def=builder.graph_def)
+    ops = meta.meta_info_def.stripped_op_list.op
+    split = ops.add(name="SplitLike")
+    split.output_arg.add(name="parts", type_attr="T", number_attr="count")
+    split.output_arg.add(name="total", type=9)
+    ops.add(name="Many").output_arg.add(name="all", type_list_attr="kinds")
+    shape = ops.add(name="Shape")
+    shape.output_arg.add(name="output", type_attr="out_type")
+    shape.attr.add(name="out_type").default_value.type = 3
+    meta.graph_def.node.add(name="shape", op="Shape")
+    node = meta.graph_def.node.add(name="split", op="SplitLike")
+    node.attr["T"].type = 1
+    node.attr["count"].i = 2
+    many = meta.graph_def.node.add(name="many", op="Many")
+    many.attr["kinds"].list.type.extend([3, 7])
+    undefined = meta.graph_def.node.add(name="next", op="IteratorGetNext")
+    undefined.attr["output_types"].list.type.extend([1, 9])
+    (tmp_path / "g.meta").write_bytes(meta.SerializeToString())
+    graph = read_graph(tmp_path / "g.meta")
+
+    def found(name, count):
+        return [graph.dtype(TensorName(name, index)) for index in range(count)]
+
+    assert found("split", 4) == [1, 1, 9, None]
+    assert found("many", 3) == [3, 7, None]
+    assert found("shape", 1) == [3]
+    assert found("next", 3) == [1, 9, None]
+
+
 def test_as_graph_takes_what_a_caller_has(dense_net, tmp_path):
     graph = dense_net.graph
     assert as_graph(graph) is graph
