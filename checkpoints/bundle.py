@@ -43,6 +43,7 @@ from checkpoints.tensors import (
     from_little_endian,
     from_strings,
     little_endian_bytes,
+    lower_first,
     read_extents,
     read_shape,
 )
@@ -50,7 +51,7 @@ from checkpoints.tensors import (
 HEADER_KEY = b""
 VERSION = 1
 """The version that TensorFlow's writer states, and the newest that is read."""
-BIG_ENDIAN = 1
+LITTLE_ENDIAN, BIG_ENDIAN = 0, 1
 MAX_SHARDS = 100_000
 """Five digits are all a file name has room for."""
 
@@ -176,6 +177,13 @@ class Bundle:
                 f"{self._index}: the header declares an impossible number of .data files.",
                 expected=f"1 to {MAX_SHARDS - 1}",
                 received=header.num_shards,
+                next_step=_INDEX_NEXT_STEP,
+            )
+        if header.endianness not in (LITTLE_ENDIAN, BIG_ENDIAN):
+            raise CheckpointError(
+                f"{self._index}: the header declares a byte order that there is not.",
+                expected=f"{LITTLE_ENDIAN} or {BIG_ENDIAN}",
+                received=header.endianness,
                 next_step=_INDEX_NEXT_STEP,
             )
         return header.num_shards, header.endianness == BIG_ENDIAN
@@ -316,9 +324,8 @@ class Bundle:
 
     def _index_error(self, name: str, error: SlimtuneError) -> SlimtuneError:
         kind = type(error) if isinstance(error, UnsupportedError) else CheckpointError
-        message = error.message[0].lower() + error.message[1:]
         return kind(
-            f"{self._index}: variable {name}: {message}",
+            f"{self._index}: variable {name}: {lower_first(error.message)}",
             expected=error.expected,
             received=error.received,
             next_step=error.next_step or _INDEX_NEXT_STEP,
@@ -328,7 +335,7 @@ class Bundle:
         path = data_path(self._prefix, entry.shard, self.num_shards)
         return CheckpointError(
             f"{path}: variable {name} (bytes {entry.offset} to {entry.offset + entry.size})"
-            f" cannot be read: {what[0].lower()}{what[1:].rstrip('.')}.",
+            f" cannot be read: {lower_first(what).rstrip('.')}.",
             next_step=_DATA_NEXT_STEP,
         )
 

@@ -38,6 +38,7 @@ from checkpoints.tensors import (
     extents_shape,
     from_strings,
     little_endian_bytes,
+    lower_first,
     read_extents,
     read_shape,
 )
@@ -155,7 +156,7 @@ class SavedSlices:
             except SlimtuneError as error:
                 kind = UnsupportedError if isinstance(error, UnsupportedError) else CheckpointError
                 raise kind(
-                    f"{file}: variable {tensor.name}: {error.message}",
+                    f"{file}: variable {tensor.name}: {lower_first(error.message)}",
                     expected=error.expected,
                     received=error.received,
                 ) from error
@@ -203,9 +204,9 @@ class SavedSlices:
     def _error(self, name: str, table: int, error: BrokenFileError) -> CheckpointError:
         file = self._files[table]
         # The table names the file itself.
-        message = error.message.removeprefix(f"{file}: ")
+        message = lower_first(error.message.removeprefix(f"{file}: "))
         return CheckpointError(
-            f"{file}: variable {name} cannot be read: {message[0].lower()}{message[1:]}",
+            f"{file}: variable {name} cannot be read: {message}",
             expected=error.expected,
             received=error.received,
             next_step=_NEXT_STEP,

@@ -23,6 +23,7 @@ from checkpoints.wire import (
     FIXED64,
     LENGTH_DELIMITED,
     VARINT,
+    count_varints,
     decode_varints,
     encode_header,
     encode_varints,
@@ -122,12 +123,8 @@ def read_values(proto: memoryview, dtype: dtypes.DType, shape: Shape) -> Array:
     if coding.wire_type != VARINT:
         _check_count(len(data), math.prod(shape) * dtype.numpy.itemsize, "bytes")
         return from_little_endian(data, dtype.numpy, shape)
-    decoded = decode_varints(data)
-    _check_count(decoded.size, math.prod(shape), "values")
-    values = decoded.astype(coding.bits)
-    # Signed numbers come back from two's complement by this.
-    if (values.astype(np.int64).view(np.uint64) != decoded).any():
-        raise BrokenFileError(f"A value lies outside the range of {dtype.name}.")
+    _check_count(count_varints(data), math.prod(shape), "values")
+    values = decode_varints(data, coding.bits)
     array = values.astype(dtype.numpy) if dtype.name in _SMALL else values.view(dtype.numpy)
     array.flags.writeable = False
     return array.reshape(shape)
@@ -155,11 +152,11 @@ def encode_values(array: Array, dtype: dtypes.DType) -> list[bytes | memoryview]
     coding = _CODINGS[dtype.name]
     values: bytes | memoryview
     if coding.wire_type == VARINT:
-        stored = array.astype(coding.bits) if dtype.name in _SMALL else None
-        if stored is None:
-            native = np.ascontiguousarray(array, dtype.numpy)
-            stored = native.reshape(-1).view(coding.bits)
-        values = encode_varints(stored.reshape(-1).astype(np.int64).view(np.uint64))
+        if dtype.name in _SMALL:
+            numbers = array.astype(coding.bits).reshape(-1)
+        else:
+            numbers = np.asarray(array, dtype.numpy, order="C").reshape(-1).view(coding.bits)
+        values = encode_varints(numbers)
     else:
         values = little_endian_bytes(array)
     return [encode_header(coding.field, len(values)), values]

@@ -228,3 +228,8 @@ def from_strings(values: list[bytes], shape: Shape) -> Array:
 def describe(name: str, dtype: dtypes.DType, shape: Shape) -> Variable:
     """The public record of a variable."""
     return Variable(name, dtype.numpy, dtype.name, shape)
+
+
+def lower_first(message: str) -> str:
+    """A message as the second half of a sentence."""
+    return message[:1].lower() + message[1:]

@@ -10,7 +10,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -125,27 +125,43 @@ def encode_header(number: int, num_bytes: int) -> bytes:
     return encode_tag(number, LENGTH_DELIMITED) + encode_varint(num_bytes)
 
 
-def decode_varints(packed: bytes | memoryview) -> npt.NDArray[np.uint64]:
-    """All varints of a packed field, as a 1-D uint64 array.
+def count_varints(packed: bytes | memoryview) -> int:
+    """How many varints a packed field holds."""
+    return int(np.count_nonzero(_as_array(packed) < 0x80))
+
+
+def decode_varints(
+    packed: bytes | memoryview, dtype: npt.DTypeLike = np.uint64
+) -> npt.NDArray[Any]:
+    """All varints of a packed field.
+
+    Args:
+      packed: the varints, one behind the other.
+      dtype: of the numbers: any integers; negative ones stand there as 64-bit two's complement.
+
+    Returns:
+      A 1-D array.
 
     Raises:
-      BrokenFileError: the last one is cut off, or one is longer than 64 bits.
+      BrokenFileError: the last one is cut off, one is longer than 64 bits, or a number lies
+        outside the range of the dtype.
     """
-    data = np.frombuffer(packed, np.uint8) if len(packed) else np.empty(0, np.uint8)
+    data = _as_array(packed)
     if data.size and data[-1] >= 0x80:
         raise BrokenFileError("The last of a row of packed numbers is cut off.")
-    count = int(np.count_nonzero(data < 0x80))
-    if count == data.size:
-        return data.astype(np.uint64)
-    values = np.empty(count, np.uint64)
+    values = np.empty(count_varints(packed), dtype)
     done = start = 0
-    # In chunks, since the places of the ends take eight times the room of the bytes.
+    # In chunks, since on the way a number takes many times the room of its byte.
     while start < data.size:
         ends = np.flatnonzero(data[start : start + _CHUNK_BYTES] < 0x80)
         if not ends.size:
             raise BrokenFileError("A packed number has more than 64 bits.")
         stop = start + int(ends[-1]) + 1
-        values[done : done + ends.size] = _decode_chunk(data[start:stop], ends)
+        chunk = _decode_chunk(data[start:stop], ends)
+        converted = chunk.astype(dtype)
+        if (converted.astype(np.int64).view(np.uint64) != chunk).any():
+            raise BrokenFileError(f"A packed number lies outside the range of {values.dtype}.")
+        values[done : done + ends.size] = converted
         done += ends.size
         start = stop
     return values
@@ -155,6 +171,8 @@ def _decode_chunk(
     data: npt.NDArray[np.uint8], ends: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.uint64]:
     """Varints that fill `data`, whose last bytes stand at `ends`."""
+    if ends.size == data.size:
+        return data.astype(np.uint64)
     starts = np.empty_like(ends)
     starts[0] = 0
     starts[1:] = ends[:-1] + 1
@@ -173,17 +191,18 @@ def _decode_chunk(
     return values
 
 
-def encode_varints(values: npt.NDArray[np.uint64]) -> bytes:
-    """The packed varints of a 1-D uint64 array (negative numbers as their two's complement)."""
-    if not values.size or int(values.max()) < 0x80:
-        return values.astype(np.uint8).tobytes()
+def encode_varints(values: npt.NDArray[Any]) -> bytes:
+    """The packed varints of a 1-D array of integers, negative ones as 64-bit two's complement."""
     rows = _CHUNK_BYTES // MAX_VARINT_BYTES
     return b"".join(
-        _encode_chunk(values[start : start + rows]) for start in range(0, values.size, rows)
+        _encode_chunk(values[start : start + rows].astype(np.int64).view(np.uint64))
+        for start in range(0, values.size, rows)
     )
 
 
 def _encode_chunk(values: npt.NDArray[np.uint64]) -> bytes:
+    if int(values.max()) < 0x80:
+        return values.astype(np.uint8).tobytes()
     shifts = np.arange(0, 7 * MAX_VARINT_BYTES, 7, dtype=np.uint64)
     rest = values[:, np.newaxis] >> shifts
     more = rest >= 0x80
@@ -193,3 +212,8 @@ def _encode_chunk(values: npt.NDArray[np.uint64]) -> bytes:
     used[:, 0] = True
     used[:, 1:] = more[:, :-1]
     return encoded[used].tobytes()
+
+
+def _as_array(packed: bytes | memoryview) -> npt.NDArray[np.uint8]:
+    # numpy's frombuffer refuses buffers of no bytes.
+    return np.frombuffer(packed, np.uint8) if len(packed) else np.empty(0, np.uint8)

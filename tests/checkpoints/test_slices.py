@@ -171,12 +171,12 @@ def test_slices_that_do_not_make_a_whole_are_refused_when_read(tmp_path, tensors
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        ([("v", 1, [-3], [], {})], "variable v: The shape is not known"),
-        ([("v", 1, [2**40, 2**40], [], {})], "variable v: The shape is too large"),
-        ([("v", 1, [3], [((2, 2),)], {})], "variable v: A slice does not lie inside"),
-        ([("v", 1, [3], [((-1, 2),)], {})], "variable v: A slice does not lie inside"),
-        ([("v", 1, [3], [((0, -5),)], {})], "variable v: A slice does not lie inside"),
-        ([("v", 1, [3], [()], {})], "variable v: A slice does not lie inside"),
+        ([("v", 1, [-3], [], {})], "variable v: the shape is not known"),
+        ([("v", 1, [2**40, 2**40], [], {})], "variable v: the shape is too large"),
+        ([("v", 1, [3], [((2, 2),)], {})], "variable v: a slice does not lie inside"),
+        ([("v", 1, [3], [((-1, 2),)], {})], "variable v: a slice does not lie inside"),
+        ([("v", 1, [3], [((0, -5),)], {})], "variable v: a slice does not lie inside"),
+        ([("v", 1, [3], [()], {})], "variable v: a slice does not lie inside"),
         ([("v", 1, [3], [ALL], {}), ("v", 1, [4], [], {})], "contradict each other"),
     ],
 )
@@ -188,7 +188,7 @@ def test_a_list_that_contradicts_itself_is_refused(tmp_path, tensors, message):
 
 def test_what_holds_no_numbers_is_refused_by_name(tmp_path):
     write_v1(tmp_path / "m", [("v", 20, [], [], {})])
-    with pytest.raises(UnsupportedError, match="variable v: Values of dtype resource"):
+    with pytest.raises(UnsupportedError, match="variable v: values of dtype resource"):
         checkpoints.open(tmp_path / "m")
 
 

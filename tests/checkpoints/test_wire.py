@@ -24,6 +24,28 @@ def test_packed_numbers_are_those_of_protobuf(numbers):
     assert b"".join(map(wire.encode_varint, numbers)) == packed
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+@given(data=st.data())
+def test_packed_numbers_of_every_dtype(dtype, data):
+    limits = np.iinfo(dtype)
+    numbers = data.draw(st.lists(st.integers(int(limits.min), int(limits.max))))
+    values = np.array(numbers, dtype)
+    packed = wire.encode_varints(values)
+    assert packed == b"".join(map(wire.encode_varint, numbers))
+    assert wire.count_varints(packed) == len(numbers)
+    decoded = wire.decode_varints(packed, dtype)
+    assert decoded.dtype == dtype
+    assert decoded.tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"), [(128, "int8"), (-1, "uint8"), (2**31, "int32"), (-1, "uint32")]
+)
+def test_packed_numbers_outside_the_dtype_are_refused(number, dtype):
+    with pytest.raises(BrokenFileError, match=f"outside the range of {dtype}"):
+        wire.decode_varints(wire.encode_varint(number), dtype)
+
+
 @given(st.lists(int64, min_size=1), st.integers(11, 40))
 def test_chunks_end_between_numbers(numbers, chunk_bytes):
     packed = b"".join(map(wire.encode_varint, numbers))

@@ -69,6 +69,7 @@ OTHER_KEY = encode_slice_key(b"v", OTHER_HALF)
 OPENING = {
     "no header": ({}, b"", CheckpointError, "impossible number of .data files"),
     "header is no message": ({}, b"\x08", CheckpointError, "header cannot be read"),
+    "a third byte order": ({}, header() + b"\x10\x02", CheckpointError, "byte order that there is"),
     "no shards": ({}, header(0), CheckpointError, "impossible number of .data files"),
     "a billion shards": ({}, header(10**9), CheckpointError, "impossible number of .data files"),
     "negative shards": ({}, header(-1), CheckpointError, "impossible number of .data files"),
