@@ -144,7 +144,7 @@ def _text(family: Family, result: dict[str, Any], stats: bool) -> str:
         f" {result['parameters']:,} parameters",
     ]
     if family.said is not None:
-        lines.append(f"Found so: {family.said}")
+        lines.append(f"Resolved: {family.said}")
     if family.meta is not None:
         lines.append(f"Graph: {family.meta}")
     if variables:

@@ -75,7 +75,7 @@ def test_text_says_how_the_path_was_understood(run, capsys):
     assert code == 0
     lines = out.splitlines()
     assert lines[0] == f"{run / 'm.ckpt-7'}: V2 checkpoint, 6 variables, 9 parameters"
-    assert lines[1] == f"Found so: {run / 'checkpoint'} names m.ckpt-7"
+    assert lines[1] == f"Resolved: {run / 'checkpoint'} names m.ckpt-7"
     assert lines[2] == f"Graph: {run / 'm.ckpt-7.meta'}"
     assert lines[4].split() == ["NAME", "DTYPE", "SHAPE", "ROLE"]
     assert lines[5].split() == ["global_step", "int64", "scalar", "step"]
