@@ -22,14 +22,19 @@ _EXPORTS = {
     "write_report": "finetune.report",
 }
 
-__all__ = list(_EXPORTS)
+_MODULES = ("data",)
+"""Modules whose functions are called by the module's name, as in finetune.data.load."""
+
+__all__ = [*_EXPORTS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"finetune.{name}")
     if name in _EXPORTS:
         return getattr(importlib.import_module(_EXPORTS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_EXPORTS])
+    return sorted([*globals(), *__all__])

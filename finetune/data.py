@@ -1,4 +1,7 @@
-"""A dataset directory as a plain tf.data.Dataset, for loops of one's own."""
+"""The words of `slimtune data` from Python, and a dataset as a plain tf.data.Dataset.
+
+`build`, `check` and `show` do what the commands of these names do.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from exporters.runtime import load_tensorflow
+from finetune.build import build
+from finetune.check import check
 from finetune.cleaning import available_cores
 from finetune.dataset import check_labels, read_dataset
 from finetune.input_pipeline import encoded_dataset
 from finetune.pixels.decode import decode
 from finetune.preprocessing import Preprocessing
+from finetune.sheet import draw_sheet as show
+
+__all__ = ["build", "check", "load", "show"]
 
 
 def load(

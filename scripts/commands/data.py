@@ -7,6 +7,7 @@ import importlib
 import click
 
 SUBCOMMANDS: dict[str, str] = {
+    "sample": "scripts.commands.data_sample",
     "build": "scripts.commands.data_build",
     "check": "scripts.commands.data_check",
     "show": "scripts.commands.data_show",
