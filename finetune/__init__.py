@@ -25,7 +25,7 @@ _EXPORTS = {
 _MODULES = ("data",)
 """Modules whose functions are called by the module's name, as in finetune.data.load."""
 
-__all__ = [*_EXPORTS, *_MODULES]
+__all__ = list(_EXPORTS) + list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

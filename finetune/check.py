@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from checkpoints.errors import DataError, NotFoundError, SlimtuneError
 from checkpoints.progress import SILENT, Progress
 from finetune.cleaning import Cleaned, clean_all
-from finetune.dataset import Dataset, is_dataset_directory, read_dataset
+from finetune.dataset import DATASET_FILE, Dataset, is_dataset_directory, read_dataset
 from finetune.picture_formats import PictureError
 from finetune.pictures import clean_bytes
-from finetune.records import checked_data, mapped, parse_example, record_places
+from finetune.records import RecordError, checked_data, mapped, parse_example, record_places
 from finetune.sources import Source
 from finetune.sources.folders import list_pictures, read_folders
 
@@ -204,9 +204,18 @@ def _check_dataset(path: Path, progress: Progress) -> CheckResult:
     result = CheckResult(path, "dataset")
     try:
         dataset = read_dataset(path)
-    except DataError as error:
-        kind = "damaged-record" if "record " in error.message else "layout"
-        result.problems.append(Problem(kind, str(path), _in_one_line(error)))
+    except RecordError as error:
+        result.problems.append(Problem("damaged-record", str(path), _in_one_line(error)))
+        return result
+    except (DataError, NotFoundError) as error:
+        if path.is_file() and path.name != DATASET_FILE:
+            # A shard that lies alone is looked at without class names.
+            result.num_pictures = len(list(_check_shard(result, "", path, {})))
+            if path.stat().st_size == 0:
+                detail = "record 0 (offset 0): the file is empty"
+                result.problems.append(Problem("damaged-record", str(path), detail))
+        else:
+            result.problems.append(Problem("layout", str(path), _in_one_line(error)))
         return result
     result.classes = dataset.classes
     seen: dict[bytes, _Seen] = {}
@@ -215,10 +224,10 @@ def _check_dataset(path: Path, progress: Progress) -> CheckResult:
         for name, split in dataset.splits.items():
             labels: list[int] = []
             for shard in split.shards:
-                if path.is_file() and path.suffix != ".json" and shard.path.name != path.name:
+                if path.is_file() and path.name not in (DATASET_FILE, shard.path.name):
                     continue
                 count = 0
-                for label in _check_shard(result, dataset, name, shard.path, seen):
+                for label in _check_shard(result, name, shard.path, seen):
                     labels.append(label)
                     count += 1
                     task.advance()
@@ -242,7 +251,7 @@ def _check_split(result: CheckResult, dataset: Dataset, name: str, labels: Seque
 
 
 def _check_shard(
-    result: CheckResult, dataset: Dataset, split: str, path: Path, seen: dict[bytes, _Seen]
+    result: CheckResult, split: str, path: Path, seen: dict[bytes, _Seen]
 ) -> Iterator[int]:
     """Yields the label of each record that can be read; stops where the file is broken."""
     with mapped(path) as view:
@@ -257,14 +266,13 @@ def _check_shard(
                     )  # fmt: skip
                     result.problems.append(Problem("damaged-record", str(path), message))
                     continue
-                yield _check_record(result, dataset, split, where, features, seen)
+                yield _check_record(result, split, where, features, seen)
         except DataError as error:
             result.problems.append(Problem("damaged-record", str(path), _in_one_line(error)))
 
 
 def _check_record(
     result: CheckResult,
-    dataset: Dataset,
     split: str,
     where: str,
     features: dict[str, list[bytes] | list[int] | list[float]],
@@ -281,7 +289,7 @@ def _check_record(
         detail = f"has no {' and no '.join(absent)}; it has {', '.join(sorted(features))}"
         result.problems.append(Problem("missing-feature", where, detail))
         return -1 if label is None else int(label)
-    _check_label(result, dataset, where, label, _first(features, "image/class/text", bytes))
+    _check_label(result, where, label, _first(features, "image/class/text", bytes))
     _check_picture(result, where, encoded, features)
     digest = hashlib.sha256(encoded).digest()
     first = seen.setdefault(digest, _Seen(where, label, split))
@@ -290,16 +298,16 @@ def _check_record(
     return int(label)
 
 
-def _check_label(
-    result: CheckResult, dataset: Dataset, where: str, label: int, text: bytes | None
-) -> None:
-    num_classes = len(dataset.classes)
+def _check_label(result: CheckResult, where: str, label: int, text: bytes | None) -> None:
+    num_classes = len(result.classes)
+    if num_classes == 0:
+        return
     if not 0 <= label < num_classes:
         detail = f"label {label}; {num_classes} classes have labels 0 to {num_classes - 1}"
         result.problems.append(Problem("label", where, detail))
-    elif text and text != dataset.classes[label].encode("utf-8"):
+    elif text and text != result.classes[label].encode("utf-8"):
         shown = text.decode("utf-8", "replace")
-        detail = f"says class {shown!r}, but label {label} is {dataset.classes[label]!r}"
+        detail = f"says class {shown!r}, but label {label} is {result.classes[label]!r}"
         result.problems.append(Problem("class-name", where, detail))
 
 

@@ -88,6 +88,10 @@ def write_records(path: Path, records: Iterable[bytes]) -> int:
         return writer.count
 
 
+class RecordError(DataError):
+    """A TFRecord file is cut or damaged; the message names file, record and byte offset."""
+
+
 @dataclass(frozen=True)
 class RecordPlace:
     """Where a record lies in its file.
@@ -126,7 +130,7 @@ def record_places(path: Path, view: mmap.mmap | bytes) -> Iterator[RecordPlace]:
     """Walks the frames of a mapped TFRecord file; checks lengths, not the data.
 
     Raises:
-      DataError: a frame is cut or its length's checksum is wrong; names file, record and offset.
+      RecordError: a frame is cut or its length's checksum is wrong; names file, record and offset.
     """
     offset = 0
     number = 0
@@ -169,7 +173,7 @@ def checked_data(path: Path, view: mmap.mmap | bytes, place: RecordPlace) -> byt
     """The data of one record, compared with its checksum.
 
     Raises:
-      DataError: the checksum is wrong; names file, record and offset.
+      RecordError: the checksum is wrong; names file, record and offset.
     """
     end = place.start + place.length
     data = bytes(view[place.start : end])
@@ -194,7 +198,7 @@ def read_records(path: Path, expected_count: int | None = None) -> Iterator[byte
 
     Raises:
       NotFoundError: the file is not there.
-      DataError: the file is empty, cut or damaged; names file, record number and byte offset.
+      RecordError: the file is empty, cut or damaged; names file, record number and byte offset.
     """
     path = Path(path)
     with mapped(path) as view:
@@ -209,13 +213,13 @@ def check_count(path: Path, count: int, size: int, expected_count: int | None) -
     """Compares the number of records found with the number that should be there.
 
     Raises:
-      DataError: they differ, or the file is empty and nobody said that it should be.
+      RecordError: they differ, or the file is empty and nobody said that it should be.
     """
     if expected_count is None:
         if count == 0:
             raise _broken(path, 0, 0, "the file is empty", "at least one record", "0 bytes")
     elif count != expected_count:
-        raise DataError(
+        raise RecordError(
             f"{path} ends after record {count - 1} (offset {size})."
             if count
             else f"{path}: record 0 (offset 0): the file is empty.",
@@ -229,7 +233,7 @@ def count_records(path: Path) -> int:
     """How many records a TFRecord file holds, from the frames alone.
 
     Raises:
-      DataError: the file is empty, or a frame is cut or damaged.
+      RecordError: the file is empty, or a frame is cut or damaged.
     """
     path = Path(path)
     with mapped(path) as view:
@@ -240,8 +244,8 @@ def count_records(path: Path) -> int:
 
 def _broken(
     path: Path, number: int, offset: int, what: str, expected: str, received: str
-) -> DataError:
-    return DataError(
+) -> RecordError:
+    return RecordError(
         f"{path}: record {number} (offset {offset}): {what}.",
         expected=expected,
         received=received,

@@ -210,6 +210,19 @@ def test_a_file_that_is_no_shard(tmp_path, data):
     assert "record 0 (offset 0)" in problems[0].detail
 
 
+def test_a_file_outside_any_dataset(tmp_path):
+    path = tmp_path / "holiday.tfrecord"
+    for data in (encode(1), b""):
+        path.write_bytes(data)
+        assert [item.kind for item in check(path).problems] == ["damaged-record"]
+    write_records(path, [record(0), record(1, "b", encode(5)[:100])])
+    result = check(path)
+    assert result.num_pictures == 2
+    assert [(item.kind, item.path.split(": ")[1]) for item in result.problems] == [
+        ("truncated", "record 1 (offset 913)")
+    ]
+
+
 def test_one_shard_alone_can_be_looked_at(tmp_path):
     build(write_folders(tmp_path / "pets", count=12), tmp_path / "out", val=0, shards=3)
     path = sorted((tmp_path / "out").glob("*.tfrecord"))[1]
