@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Protocol
-
-import numpy as np
 
 from checkpoints import dtypes
 from checkpoints.bundle import Bundle
@@ -22,16 +20,20 @@ from checkpoints.errors import (
 )
 from checkpoints.family import Family, at_prefix, resolve
 from checkpoints.family_files import members
+from checkpoints.files import refuse_existing
+from checkpoints.mapping import SavedVariables, as_key, described
 from checkpoints.progress import SILENT, Progress, Task
 from checkpoints.slices import SavedSlices
 from checkpoints.slices_writer import Content, write_slices
-from checkpoints.tensors import Array, Variable, dtype_of
+from checkpoints.slicing import Slicing
+from checkpoints.tensors import Array, Variable
 
-Version = Literal["v1", "v2"]
+Version = Literal["v1", "v2", "npz", "safetensors"]
+_ARRAYS: dict[str, Literal["npz", "safetensors"]] = {".npz": "npz", ".safetensors": "safetensors"}
 
 
 class _Source(Protocol):
-    """What both versions of checkpoints can do."""
+    """What every form of checkpoints can do."""
 
     @property
     def variables(self) -> dict[str, Variable]: ...
@@ -41,7 +43,7 @@ class _Source(Protocol):
     def tensor_bytes(self, name: str) -> memoryview: ...
 
 
-class Checkpoint(Mapping[str, Array]):
+class Checkpoint(SavedVariables):
     """A checkpoint that is open: a mapping from names to arrays, read when they are asked for.
 
     Arrays are read-only; they are views of the file where its bytes allow it, and stay valid
@@ -50,12 +52,18 @@ class Checkpoint(Mapping[str, Array]):
     Attributes:
       family: the files.
       variables: name, dtype and shape of every variable, by name.
+      label: the prefix, as text.
+      metadata: what an npz or safetensors file says beside its variables; else nothing.
     """
 
-    def __init__(self, family: Family, source: _Source) -> None:
+    def __init__(
+        self, family: Family, source: _Source, metadata: Mapping[str, str] | None = None
+    ) -> None:
         """Made by `checkpoints.open`."""
         self.family = family
         self.variables = source.variables
+        self.label = str(family.prefix)
+        self.metadata = metadata or {}
         self._source: _Source | None = source
 
     def __getitem__(self, name: str) -> Array:
@@ -130,7 +138,7 @@ class VariableNotFoundError(NotFoundError, KeyError):
 
 
 def open(path: str | os.PathLike[str] | Family, *, verify_checksums: bool = True) -> Checkpoint:
-    """Opens a checkpoint of either version; reads names, dtypes and shapes only.
+    """Opens a checkpoint in any form; reads names, dtypes and shapes only.
 
     Args:
       path: the checkpoint in any spelling that checkpoints.family.resolve takes, or what that
@@ -143,39 +151,73 @@ def open(path: str | os.PathLike[str] | Family, *, verify_checksums: bool = True
       CheckpointError: the index is broken.
     """
     family = path if isinstance(path, Family) else resolve(path)
-    return Checkpoint(family, _source(family, verify_checksums))
+    if family.kind == "npz":
+        from checkpoints.npz import NpzFile
+
+        arrays = NpzFile(family.prefix, verify_checksums)
+        return Checkpoint(family, arrays, arrays.metadata)
+    if family.kind == "safetensors":
+        from checkpoints.safetensors_file import SafetensorsFile
+
+        file = SafetensorsFile(family.prefix)
+        return Checkpoint(family, file, file.metadata)
+    if family.kind == "checkpoint-v1":
+        return Checkpoint(family, SavedSlices(family.files, verify_checksums))
+    return Checkpoint(family, Bundle(family.prefix, verify_checksums))
 
 
 def write(
     path: str | os.PathLike[str],
     variables: Mapping[str, Array] | Iterable[tuple[str, Array]],
     *,
-    version: Version = "v2",
+    version: Version | None = None,
     overwrite: bool = False,
+    metadata: Mapping[str, str] | None = None,
+    slicing: Slicing | None = None,
     progress: Progress = SILENT,
 ) -> Family:
-    """Writes a checkpoint that TensorFlow reads.
+    """Writes a checkpoint that TensorFlow reads, or a file of arrays.
 
     A kill in the middle leaves the old checkpoint, the new one or none under the name.
 
     Args:
-      path: the prefix, as in "copy.ckpt"; directories are made.
+      path: the prefix, as in "copy.ckpt", or the file; directories are made.
       variables: values by name, or pairs of name and value. A mapping is written in the order
         of the names, as tf.train.Saver does; pairs in their own order, each let go once written.
         Strings are arrays of bytes or text.
-      version: "v2" (PREFIX.index and .data) or "v1" (one file).
+      version: "v2" (PREFIX.index and .data), "v1" (one file), "npz" or "safetensors"; left out,
+        what the path ends in: .npz, .safetensors, else V2.
       overwrite: whether a checkpoint that is there already is replaced.
+      metadata: text by key that goes into an npz or safetensors file; TensorFlow's checkpoints
+        have no place for it.
+      slicing: which variables are written in slices, as TensorFlow's partitioned variables are;
+        V1 and V2 only.
       progress: is told of every variable.
 
     Raises:
       OutputExistsError: a checkpoint of that name is there and may not be replaced.
-      UnsupportedError: TensorFlow has no dtype for a value.
+      UnsupportedError: TensorFlow, or the form, has no dtype for a value.
+      UsageError: the form has no place for metadata or slices.
     """
     prefix = Path(path)
-    if version not in ("v1", "v2"):
-        raise UsageError("There is no such version.", expected="v1 or v2", received=version)
+    version = version or _ARRAYS.get(prefix.suffix, "v2")
+    if version not in ("v1", "v2", *_ARRAYS.values()):
+        raise UsageError(
+            "There is no such version.",
+            expected="v1, v2, npz or safetensors",
+            received=version,
+        )
     if not prefix.name:
         raise UsageError("A checkpoint needs a name.", received=path)
+    if version in ("npz", "safetensors"):
+        if slicing is not None:
+            raise UsageError(f"{prefix}: {version} has no slices.", expected="V1 or V2")
+        return _write_arrays(prefix, variables, version, overwrite, metadata or {}, progress)
+    if metadata:
+        raise UsageError(
+            f"{prefix}: a {version.upper()} checkpoint has no place for metadata.",
+            received=", ".join(metadata),
+        )
     old = members(prefix)
     in_the_way = old or ([prefix] if version == "v1" and prefix.exists() else [])
     if in_the_way and (not overwrite or prefix.is_dir()):
@@ -187,70 +229,88 @@ def write(
     num_variables = len(variables) if isinstance(variables, Mapping) else None
     with progress.task(f"Writing {prefix.name}", num_variables, "variables") as task:
         if version == "v2":
-            write_bundle(prefix, _named(variables, task), old)
+            write_bundle(prefix, _named(variables, task), old, slicing)
         else:
             # The file begins with what all variables are, so pairs have to be collected.
             values = variables if isinstance(variables, Mapping) else dict(_named(variables))
-
-            def read(name: str) -> Array:
-                task.advance()
-                return values[name]
-
-            write_slices(prefix, _contents(values), read, old)
+            contents = [
+                Content(name, dtypes.of_name(variable.dtype_name), variable.shape)
+                for name, variable in _all_described(values).items()
+            ]
+            write_slices(prefix, contents, _reader(values, task), old, slicing)
     written = at_prefix(prefix)
     if written is None:
         raise CheckpointError(f"The checkpoint {prefix} was removed while it was written.")
     return written
 
 
-def _source(family: Family, verify_checksums: bool) -> _Source:
-    if family.kind == "checkpoint-v2":
-        return Bundle(family.prefix, verify_checksums)
-    return SavedSlices(family.files, verify_checksums)
+def _write_arrays(
+    path: Path,
+    variables: Mapping[str, Array] | Iterable[tuple[str, Array]],
+    version: Literal["npz", "safetensors"],
+    overwrite: bool,
+    metadata: Mapping[str, str],
+    progress: Progress,
+) -> Family:
+    refuse_existing(path, overwrite)
+    values = variables if isinstance(variables, Mapping) else dict(_named(variables))
+    known = list(_all_described(values).values())
+    with progress.task(f"Writing {path.name}", len(known), "variables") as task:
+        if version == "npz":
+            from checkpoints.npz_writer import write_npz
+
+            write_npz(path, known, _reader(values, task), metadata)
+        else:
+            from checkpoints.safetensors_file import write_safetensors
+
+            write_safetensors(path, known, _reader(values, task), metadata)
+    return Family(path, version, (path,), None)
+
+
+def _all_described(variables: Mapping[str, Array]) -> dict[str, Variable]:
+    for name in variables:
+        _refuse_name(name)
+    return described(variables)
+
+
+def _reader(values: Mapping[str, Array], task: Task) -> Callable[[str], Array]:
+    """Reads one variable after the other and says so, once for each."""
+    done: set[str] = set()
+
+    def read(name: str) -> Array:
+        if name not in done:
+            done.add(name)
+            task.advance()
+        return values[name]
+
+    return read
 
 
 def _named(
     variables: Mapping[str, Array] | Iterable[tuple[str, Array]], task: Task | None = None
 ) -> Iterator[tuple[str, Array]]:
     """Names, each only once, and values, one by one; a mapping in the order of its names."""
-    seen = set()
+    seen: set[str] = set()
     for name, value in _sorted(variables) if isinstance(variables, Mapping) else variables:
-        if not name or name.startswith("\0") or name in seen:
-            raise CheckpointError(
-                f"A variable cannot be written under the name {name!r}.",
-                expected="a name, and each name once",
-            )
+        _refuse_name(name, seen)
         seen.add(name)
         yield name, value
         if task is not None:
             task.advance()
 
 
+def _refuse_name(name: str, seen: Collection[str] = ()) -> None:
+    """Refuses a name that no index can hold."""
+    if not name or name.startswith("\0") or name in seen:
+        raise CheckpointError(
+            f"A variable cannot be written under the name {name!r}.",
+            expected="a name, and each name once",
+        )
+
+
 def _sorted(variables: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    for name in sorted(variables, key=_as_key):
+    for name in sorted(variables, key=as_key):
         yield name, variables[name]
-
-
-def _contents(variables: Mapping[str, Array]) -> list[Content]:
-    """What a V1 file says at its beginning, before any value is written."""
-    if isinstance(variables, Checkpoint):
-        # Dtypes and shapes are known without reading.
-        return [
-            Content(name, dtypes.of_name(variable.dtype_name), variable.shape)
-            for name, variable in sorted(
-                variables.variables.items(), key=lambda item: _as_key(item[0])
-            )
-        ]
-    contents = []
-    for name, value in _named(variables):
-        array = np.asarray(value)
-        contents.append(Content(name, dtype_of(array, name), array.shape))
-    return contents
-
-
-def _as_key(name: str) -> bytes:
-    """The order of names in a file is that of their bytes."""
-    return name.encode("utf-8")
 
 
 def _near(name: str, names: list[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from checkpoints.checksum import crc32c, mask
 
@@ -15,10 +15,12 @@ class Container(NamedTuple):
     Attributes:
       name: for people, with its article, as in "a gzip archive".
       next_step: what makes a checkpoint of it, or None.
+      kind: "npz" or "safetensors" where its variables can be read as they are; else empty.
     """
 
     name: str
     next_step: str | None
+    kind: Literal["", "npz", "safetensors"] = ""
 
 
 _HEAD_BYTES = 1024
@@ -47,7 +49,7 @@ _MAGICS: tuple[tuple[int, bytes, Container], ...] = (
 _ZIP_MEMBERS: tuple[tuple[bytes, Container], ...] = (
     (b"data.pkl", Container("a PyTorch file (a zip archive of pickles)", None)),
     (b"metadata.json", Container("a Keras file (.keras)", _KERAS)),
-    (b".npy", Container("numpy arrays (.npz)", None)),
+    (b".npy", Container("numpy arrays (.npz)", None, "npz")),
 )
 _PICKLE = Container(
     "a pickle", "A pickle can run any code and is never opened. Export its values to .npz."
@@ -75,8 +77,10 @@ def recognise(path: Path) -> Container:
         )
     if head[0] == 0x80 and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return _PICKLE
-    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= num_bytes:
-        return Container("a safetensors file", None)
+    if head[8:9] == b"{" and (
+        int.from_bytes(head[:8], "little") <= num_bytes or path.suffix == ".safetensors"
+    ):
+        return Container("a safetensors file", None, "safetensors")
     if len(head) >= 12 and head[8:12] == mask(crc32c(head[:8])).to_bytes(4, "little"):
         return Container("a TFRecord file", None)
     return _by_content(head)

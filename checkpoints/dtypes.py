@@ -34,6 +34,11 @@ class DType:
         """Whether values are bytes of any length."""
         return self.number == STRING
 
+    @property
+    def is_extended(self) -> bool:
+        """Whether numpy has it from ml_dtypes only, so that numpy's own files cannot name it."""
+        return self.number in _EXTENDED
+
 
 STRING = 7
 """The number of the dtype whose values are bytes."""

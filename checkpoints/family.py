@@ -38,7 +38,7 @@ from checkpoints.family_files import (
 )
 from checkpoints.files import write_text
 
-Kind: TypeAlias = Literal["checkpoint-v1", "checkpoint-v2"]
+Kind: TypeAlias = Literal["checkpoint-v1", "checkpoint-v2", "npz", "safetensors"]
 
 STATE_NAME = "checkpoint"
 """The file in which a directory notes its latest checkpoints."""
@@ -51,8 +51,9 @@ class Family:
     """The files of one checkpoint.
 
     Attributes:
-      prefix: the checkpoint's name: the path without endings.
-      kind: "checkpoint-v1" or "checkpoint-v2".
+      prefix: the checkpoint's name: the path without endings; of an npz or safetensors file the
+        file itself.
+      kind: "checkpoint-v1", "checkpoint-v2", "npz" or "safetensors".
       files: the files with the variables; of V2 the index first.
       meta: the .meta file with the graph, where there is one.
       said: how the path that was given led here, or None where it was the prefix.
@@ -88,7 +89,8 @@ def resolve(path: str | os.PathLike[str]) -> Family:
 
     Args:
       path: the prefix, any of the files, a pattern of shards (x-?????-of-00002), a directory, a
-        SavedModel's directory or a `checkpoint` file. A slash at the end is forgiven.
+        SavedModel's directory, a `checkpoint` file, or an npz or safetensors file. A slash at
+        the end is forgiven.
 
     Raises:
       NotFoundError: nothing of that name is there, a directory holds no checkpoint, or several
@@ -244,7 +246,7 @@ def _in_directory(directory: Path) -> Family:
 
 
 def _from_state_file(given: Path) -> Family:
-    """The checkpoint that a file names which is none itself."""
+    """The checkpoint that a file names, or its variables in a form that is not TensorFlow's."""
     from checkpoints.state import is_state
 
     if is_state(given):
@@ -256,6 +258,8 @@ def _from_state_file(given: Path) -> Family:
             received=_contents(given.parent),
         )
     container = recognise(given)
+    if container.kind:
+        return Family(given, container.kind, (given,), None)
     raise UnsupportedError(
         f"{given} is no checkpoint.", received=container.name, next_step=container.next_step
     )

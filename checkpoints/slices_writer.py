@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +16,19 @@ from checkpoints.files import temporary_beside
 from checkpoints.messages import SavedTensorSlices
 from checkpoints.ordered_code import WHOLE, encode_slice_key
 from checkpoints.slices import DATA_FIELD, META_KEY, VALUES_FIELD, VERSION
+from checkpoints.slicing import Slicing
 from checkpoints.table import TableWriter
 from checkpoints.tensor_values import encode_string_values, encode_values
-from checkpoints.tensors import Array, Shape, as_strings
+from checkpoints.tensors import (
+    Array,
+    Extents,
+    Shape,
+    add_extents,
+    as_index,
+    as_strings,
+    extents_shape,
+    set_shape,
+)
 from checkpoints.wire import encode_header
 
 MAX_VALUE_BYTES = 2**31 - 1
@@ -34,7 +44,11 @@ class Content(NamedTuple):
 
 
 def write_slices(
-    path: Path, contents: Sequence[Content], read: Callable[[str], Array], old: Sequence[Path]
+    path: Path,
+    contents: Sequence[Content],
+    read: Callable[[str], Array],
+    old: Sequence[Path],
+    slicing: Slicing | None = None,
 ) -> None:
     """Writes a V1 checkpoint into one file, byte for byte as TensorFlow does.
 
@@ -47,15 +61,17 @@ def write_slices(
       read: gives the values of a variable by its name, once for each; a few are held at a time.
       old: the files of the checkpoint that this one replaces, in the order in which they may
         go. They go when the new file is on the disk and before it takes its name.
+      slicing: which variables are written in slices.
 
     Raises:
       UnsupportedError: a variable is too large for a V1 checkpoint.
     """
+    slices = {content.name: _slices(content, slicing) for content in contents}
     too_large = [
         content.name
         for content in contents
-        if not content.dtype.is_string
-        and math.prod(content.shape) * content.dtype.numpy.itemsize > MAX_VALUE_BYTES
+        # The first slice is the longest.
+        if _num_bytes(content, slices[content.name][0]) > MAX_VALUE_BYTES
     ]
     if too_large:
         raise _too_large(path, too_large[0])
@@ -64,11 +80,19 @@ def write_slices(
     try:
         with partial.open("wb") as file:
             table = TableWriter(file)
-            table.add(META_KEY, [_meta(contents)])
-            by_key = {_whole_key(content): content for content in contents}
-            for key in sorted(by_key):
-                content = by_key[key]
-                value = _value(content, np.asarray(read(content.name)))
+            table.add(META_KEY, [_meta(contents, slices)])
+            keys = {
+                encode_slice_key(content.name.encode("utf-8"), extents): (content, extents)
+                for content in contents
+                for extents in slices[content.name]
+            }
+            array, name = np.empty(0), None
+            for key in sorted(keys):
+                content, extents = keys[key]
+                # The slices of one variable stand one behind the other.
+                if content.name != name:
+                    array, name = np.asarray(read(content.name)), content.name
+                value = _value(content, extents, array)
                 if sum(map(len, value)) > MAX_VALUE_BYTES:
                     raise _too_large(path, content.name)
                 table.add(key, value)
@@ -81,45 +105,55 @@ def write_slices(
         partial.unlink(missing_ok=True)
 
 
-def _meta(contents: Sequence[Content]) -> bytes:
+def _slices(content: Content, slicing: Slicing | None) -> list[Extents]:
+    """The slices in which a variable is written; one that is all of it where it stays whole."""
+    slices = slicing.extents(content.dtype, content.shape) if slicing is not None else []
+    return slices or [((0, WHOLE),) * len(content.shape)]
+
+
+def _meta(contents: Sequence[Content], slices: Mapping[str, list[Extents]]) -> bytes:
     message = SavedTensorSlices()
     message.meta.versions.producer = VERSION
     for content in contents:
         tensor = message.meta.tensor.add(name=content.name, type=content.dtype.number)
-        # A scalar's shape has no dimensions and yet has to be there.
-        tensor.shape.SetInParent()
-        extents = tensor.slice.add()
-        for size in content.shape:
-            tensor.shape.dim.add(size=size)
-            extents.extent.add()
+        set_shape(tensor.shape, content.shape)
+        for extents in slices[content.name]:
+            add_extents(tensor.slice.add(), extents)
     serialized: bytes = message.SerializeToString(deterministic=True)
     return serialized
 
 
-def _whole_key(content: Content) -> bytes:
-    return encode_slice_key(content.name.encode("utf-8"), [(0, WHOLE)] * len(content.shape))
-
-
-def _value(content: Content, array: Array) -> list[bytes | memoryview]:
-    """A SavedTensorSlices message with the values, in pieces that are not copied."""
+def _value(content: Content, extents: Extents, whole: Array) -> list[bytes | memoryview]:
+    """A SavedTensorSlices message with the values of a slice, in pieces that are not copied."""
+    array = whole[as_index(extents)] if _is_part(extents) else whole
     if content.dtype.is_string:
         values = encode_string_values(as_strings(array, content.name))
     else:
         values = encode_values(array, content.dtype)
     begin = SavedTensorSlices()
     begin.data.name = content.name
-    begin.data.slice.SetInParent()
-    for _ in content.shape:
-        begin.data.slice.extent.add()
+    add_extents(begin.data.slice, extents)
     head = begin.data.SerializeToString(deterministic=True)
     head += encode_header(VALUES_FIELD, sum(map(len, values)))
     num_bytes = len(head) + sum(map(len, values))
     return [encode_header(DATA_FIELD, num_bytes) + head, *values]
 
 
+def _num_bytes(content: Content, extents: Extents) -> int:
+    """The size of the numbers in a slice; 0 for strings, whose size shows when they are read."""
+    if content.dtype.is_string:
+        return 0
+    shape = extents_shape(extents) if _is_part(extents) else content.shape
+    return math.prod(shape) * content.dtype.numpy.itemsize
+
+
+def _is_part(extents: Extents) -> bool:
+    return any(length != WHOLE for _, length in extents)
+
+
 def _too_large(path: Path, name: str) -> UnsupportedError:
     return UnsupportedError(
         f"{path}: variable {name} is too large for a V1 checkpoint.",
         expected=f"at most {MAX_VALUE_BYTES} bytes",
-        next_step="Write a V2 checkpoint, which has no such limit.",
+        next_step="Write a V2 checkpoint, which has no such limit, or slices: --partition N",
     )

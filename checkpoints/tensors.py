@@ -95,6 +95,23 @@ def read_extents(proto: TensorSliceProto, shape: Shape) -> tuple[Extents, Extent
     return written, numbers
 
 
+def set_shape(proto: TensorShapeProto, shape: Shape) -> None:
+    """Puts dimensions into an empty TensorShapeProto."""
+    # A scalar's shape has no dimensions and yet has to be there.
+    proto.SetInParent()
+    for size in shape:
+        proto.dim.add(size=size)
+
+
+def add_extents(proto: TensorSliceProto, extents: Extents) -> None:
+    """Puts extents into an empty TensorSliceProto; of a whole dimension nothing is written."""
+    proto.SetInParent()
+    for start, length in extents:
+        extent = proto.extent.add()
+        if length != WHOLE:
+            extent.start, extent.length = start, length
+
+
 def extents_shape(extents: Extents) -> Shape:
     """The shape of a slice."""
     return tuple(length for _, length in extents)

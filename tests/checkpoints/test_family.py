@@ -331,9 +331,7 @@ OTHERS = {
     "gzip": (lambda path: path.write_bytes(gzip.compress(b"x")), "a gzip archive", "Unpack it"),
     "tar": (tar, "a tar archive", "Unpack it"),
     "zip": (archive, "a zip archive", "Unpack it"),
-    "npz": (numpy_arrays, "numpy arrays (.npz)", None),
     "npy": (lambda path: path.write_bytes(b"\x93NUMPY\x01\x00"), "a numpy array (.npy)", None),
-    "safetensors": (safetensors, "a safetensors file", None),
     "hdf5": (lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(50)), "an HDF5 file", "Keras"),
     "pickle": (lambda path: path.write_bytes(b"\x80\x04\x95\x00"), "a pickle", "never opened"),
     "tflite": (lambda path: path.write_bytes(b"\x1c\0\0\0TFL3"), "a TFLite model", None),
@@ -378,3 +376,12 @@ def test_a_v1_file_that_was_cut_is_known_as_one(tmp_path):
     (tmp_path / "m.ckpt").write_bytes(data[:3000])
     with pytest.raises(CheckpointError, match="the end is not that of a sorted string table"):
         checkpoints.open(tmp_path / "m.ckpt")
+
+
+@pytest.mark.parametrize(("make", "kind"), [(numpy_arrays, "npz"), (safetensors, "safetensors")])
+def test_files_of_arrays_are_told_by_their_content(tmp_path, make, kind):
+    path = tmp_path / "inception_v3.ckpt"
+    make(path)
+    family = resolve(path)
+    assert (family.kind, family.prefix, family.files) == (kind, path, (path,))
+    assert (family.meta, family.said) == (None, None)
