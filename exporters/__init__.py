@@ -9,8 +9,12 @@ import importlib
 from typing import Any
 
 _EXPORTS: dict[str, str] = {
+    "GraphRunner": "exporters.runtime",
+    "Metadata": "exporters.metadata",
     "convert": "exporters.conversion",
     "freeze": "exporters.api",
+    "read_graph": "exporters.graph",
+    "read_metadata": "exporters.metadata",
 }
 
 __all__ = list(_EXPORTS)

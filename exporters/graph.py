@@ -153,7 +153,7 @@ class Graph:
 
     def dtype(self, tensor: TensorName) -> int | None:
         """The number of a tensor's dtype, or None where the file does not say it."""
-        node = self.nodes[tensor.node]
+        node = self.node(tensor.node)
         definition = self.op_definitions.get(node.op)
         if definition is not None:
             dtypes = _declared_dtypes(definition, node)
@@ -169,7 +169,7 @@ class Graph:
 
     def shape(self, tensor: TensorName) -> tuple[int | None, ...] | None:
         """A tensor's static shape where the file holds it, None for an unknown dimension or rank."""
-        node = self.nodes[tensor.node]
+        node = self.node(tensor.node)
         if "_output_shapes" in node.attr:
             shapes = node.attr["_output_shapes"].list.shape
             if tensor.output_index < len(shapes):

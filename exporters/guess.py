@@ -179,14 +179,15 @@ class _Flow:
 
     def is_answer(self, tensor: TensorName) -> bool:
         """Whether a tensor is a softmax or sigmoid, reshaped or not."""
-        node = self._graph.nodes[tensor.node]
+        node = self._graph.node(tensor.node)
         if node.op in _SHAPERS:
-            node = self._graph.nodes[self._inputs[tensor.node][0].node]
+            inputs = self._graph.data_inputs(tensor.node)
+            node = self._graph.node(inputs[0].node) if inputs else node
         return node.op in _ANSWERS
 
     def _before(self, tensor: TensorName) -> TensorName | None:
         """The tensor from which `tensor` was made for a loss or a metric; None where it was not."""
-        node = self._graph.nodes[tensor.node]
+        node = self._graph.node(tensor.node)
         inputs = self._inputs.get(tensor.node, [])
         if not inputs:
             return None
@@ -202,7 +203,7 @@ class _Flow:
         if node.op == "Reshape" and len(inputs) == 2:
             # Losses flatten what they get to [-1, classes], by a shape they compute.
             before = self._graph.shape(inputs[0])
-            computed = self._graph.nodes[inputs[1].node].op != "Const"
+            computed = self._graph.node(inputs[1].node).op != "Const"
             return inputs[0] if computed and (before is None or len(before) == 2) else None
         return None
 
@@ -217,7 +218,7 @@ class _Flow:
             for reader in self._graph.consumers.get(tensor.node, ())
             if reader in self._live
             and self._live[reader].op in ops
-            and self._inputs[reader][0] == tensor
+            and self._inputs[reader][:1] == [tensor]
         ]
 
     def _find_weights(self) -> frozenset[str]:

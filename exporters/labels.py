@@ -83,7 +83,7 @@ def count_classes(
         known = graph.shape(tensor)
         if known and known[-1] is not None:
             return known[-1]
-        node = graph.nodes[tensor.node]
+        node = graph.node(tensor.node)
         inputs = graph.data_inputs(tensor.node)
         if node.op in _ADDS and len(inputs) == 2:
             counts = [_count_of_weights(graph, other, variables) for other in inputs]
@@ -103,11 +103,13 @@ def count_classes(
 
 def is_probabilities(graph: Graph, tensor: TensorName) -> bool:
     """Whether an output is a softmax or sigmoid, reshaped or not."""
-    node = graph.nodes[tensor.node]
+    node = graph.node(tensor.node)
     seen: set[str] = set()
-    while node.op in _SHAPERS and node.input and node.name not in seen:
+    while node.op in _SHAPERS and node.name not in seen:
         seen.add(node.name)
-        node = graph.nodes[graph.data_inputs(node.name)[0].node]
+        inputs = graph.data_inputs(node.name)
+        if inputs:
+            node = graph.node(inputs[0].node)
     return node.op in _PROBABILITIES
 
 
@@ -116,14 +118,15 @@ def _count_of_weights(
 ) -> int | None:
     """The last dimension of a variable or constant, looked for behind reads and casts."""
     for _ in range(len(_SAME_CLASSES)):
-        node = graph.nodes[tensor.node]
+        node = graph.node(tensor.node)
         if tensor.node in variables:
             shape = variables[tensor.node].header.shape
             return shape[-1] if shape else None
         if node.op == "Const" and "value" in node.attr:
             sizes = dimensions(node.attr["value"].tensor.tensor_shape)
             return sizes[-1] if sizes else None
-        if node.op not in _SAME_CLASSES or not node.input:
+        inputs = graph.data_inputs(tensor.node)
+        if node.op not in _SAME_CLASSES or not inputs:
             return None
-        tensor = graph.data_inputs(tensor.node)[0]
+        tensor = inputs[0]
     return None

@@ -46,7 +46,7 @@ class ProofSource:
         if node.op not in ops.HANDLE_READS and not _is_pass(node):
             return None
         while len(node.input) and not node.input[0].startswith("^"):
-            node = self._source.nodes[name_in(node.input[0])]
+            node = self._source.node(name_in(node.input[0]))
             if node.op in ops.HANDLE_VARIABLES:
                 return node
             if not _is_pass(node) or node.name in seen:
@@ -86,7 +86,7 @@ class ProofSource:
         targets, waiting, barriers = [], [name], set()
         while waiting:
             current = waiting.pop()
-            node = self._source.nodes[current]
+            node = self._source.node(current)
             if node.op == "NoOp" and len(node.input):
                 if current not in barriers:
                     barriers.add(current)

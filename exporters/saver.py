@@ -33,7 +33,7 @@ def saved_names(graph: Graph) -> dict[str, str]:
 
 
 def _names_of(graph: Graph, inputs: list[str], first: int) -> dict[str, str]:
-    keys = graph.nodes[node_of(inputs[1])] if len(inputs) > first else None
+    keys = graph.node(node_of(inputs[1])) if len(inputs) > first else None
     if keys is None or keys.op != "Const":
         return {}
     names = [bytes(key).decode("utf-8", "replace") for key in constant_value(keys).reshape(-1)]
@@ -47,8 +47,8 @@ def _names_of(graph: Graph, inputs: list[str], first: int) -> dict[str, str]:
 
 def _variable_behind(graph: Graph, reference: str) -> str | None:
     seen: set[str] = set()
-    node = graph.nodes[node_of(reference)]
+    node = graph.node(node_of(reference))
     while node.op in _PASSES and node.name not in seen and node.input:
         seen.add(node.name)
-        node = graph.nodes[node_of(node.input[0])]
+        node = graph.node(node_of(node.input[0]))
     return node.name if node.op in VARIABLES else None

@@ -1,0 +1,131 @@
+"""Whatever a file holds, what comes out is an error of ours or a proved file, never a crash."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import checkpoints
+from checkpoints.errors import SlimtuneError, VerificationError
+from checkpoints.messages import DataType, GraphDef, MetaGraphDef
+from exporters.api import freeze
+from exporters.graph import Graph, read_graph
+from exporters.guess import guess_outputs
+from exporters.metadata import read_metadata
+
+OPS = (
+    "Add", "ArgMax", "Assert", "AssignSub", "BiasAdd", "Cast", "Const", "Enter", "Equal", "Exit",
+    "FusedBatchNormV3", "Identity", "InTopKV2", "IteratorGetNext", "Log", "MatMul", "Mean", "Merge",
+    "Mul", "NextIteration", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp",
+    "RefSwitch", "Reshape", "ResourceGather", "SaveV2", "ScalarSummary", "Sigmoid", "Softmax",
+    "SoftmaxCrossEntropyWithLogits", "SquaredDifference", "Squeeze", "StopGradient", "Switch",
+    "VarHandleOp", "Variable", "VariableShape", "VariableV2",
+)  # fmt: skip
+NAMES = tuple("abcdefgh")
+TYPES = (DataType.DT_FLOAT, DataType.DT_INT32, DataType.DT_RESOURCE, DataType.DT_STRING, 0, 99)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Lets errors of ours pass, but not one that says we wrote something wrong."""
+    try:
+        yield
+    except VerificationError:
+        raise
+    except SlimtuneError:
+        pass
+
+
+@st.composite
+def graphs(draw) -> MetaGraphDef:
+    """Nodes of ops that mean something here, put together without sense."""
+    meta = MetaGraphDef()
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=8, unique=True))
+    references = st.builds(
+        lambda prefix, name, suffix: f"{prefix}{name}{suffix}",
+        st.sampled_from(["", "", "", "^"]),
+        st.sampled_from([*names, *names, "absent"]),
+        st.sampled_from(["", "", ":0", ":1"]),
+    )
+    for name in names:
+        node = meta.graph_def.node.add(name=name, op=draw(st.sampled_from(OPS)))
+        node.input.extend(draw(st.lists(references, max_size=4)))
+        for attribute in draw(st.sets(st.sampled_from(["T", "dtype", "SrcT", "Tout"]))):
+            node.attr[attribute].type = draw(st.sampled_from(TYPES))
+        if draw(st.booleans()):
+            for size in draw(st.lists(st.integers(-2, 5), max_size=4)):
+                node.attr["shape"].shape.dim.add(size=size)
+            node.attr["shape"].shape.unknown_rank = draw(st.booleans())
+        if draw(st.booleans()):
+            tensor = node.attr["value"].tensor
+            tensor.dtype = draw(st.sampled_from(TYPES))
+            tensor.tensor_content = draw(st.binary(max_size=8))
+            tensor.int_val.extend(draw(st.lists(st.integers(-3, 3), max_size=3)))
+        if draw(st.booleans()):
+            node.attr["_output_shapes"].list.shape.add().dim.add(size=draw(st.integers(-1, 4)))
+    meta.saver_def.save_tensor_name = draw(st.sampled_from([*names, "", "absent:0"]))
+    return meta
+
+
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(graphs(), st.lists(st.sampled_from([*NAMES, "a:1", "^b"]), max_size=2), st.data())
+def test_graphs_without_sense(tmp_path, meta, outputs, data):
+    values = {name: np.zeros((2, 3), np.float32) for name in NAMES[:4]}
+    inputs = data.draw(st.lists(st.sampled_from([*NAMES, "c=?x3"]), max_size=1))
+    graph = Graph(meta.graph_def, "meta-graph", None, meta)
+    before = meta.SerializeToString(deterministic=True)
+    with refusals():
+        guess_outputs(graph)
+    for keep_training in (False, True):
+        with refusals():
+            freeze(
+                graph,
+                values,
+                outputs,
+                tmp_path / "m.pb",
+                inputs=inputs,
+                keep_training=keep_training,
+                verify="structure",
+            )
+    assert meta.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_files(shared, tmp_path, seed):
+    prefix = shared / "data/models/lenet_300_100_v1/model.ckpt"
+    source = prefix.with_name("model.ckpt.meta").read_bytes()
+    generator = random.Random(seed)
+    path = tmp_path / "damaged.meta"
+    for _ in range(60):
+        data = bytearray(source)
+        for _ in range(generator.randrange(1, 6)):
+            data[generator.randrange(len(data))] = generator.randrange(256)
+        if generator.random() < 0.3:
+            del data[generator.randrange(len(data)) :]
+        path.write_bytes(bytes(data))
+        with refusals():
+            graph = read_graph(path)
+            read_metadata(graph)
+            with checkpoints.open(prefix) as values:
+                freeze(graph, values, (), tmp_path / "m.pb", verify="structure")
+
+
+def test_a_chain_of_a_hundred_thousand_nodes(tmp_path):
+    graph_def = GraphDef()
+    graph_def.node.add(name="n0", op="Placeholder").attr["dtype"].type = DataType.DT_FLOAT
+    for index in range(1, 100_000):
+        graph_def.node.add(name=f"n{index}", op="Identity", input=[f"n{index - 1}"])
+    reversed_order = GraphDef(node=reversed(graph_def.node))
+    for graph in (graph_def, reversed_order):
+        done = freeze(graph, {}, ["n99999"], tmp_path / "m.pb", verify="structure")
+        assert done.nodes == 100_000
+    with pytest.raises(SlimtuneError, match="no tensor that could be the output"):
+        guess_outputs(Graph(reversed_order))
