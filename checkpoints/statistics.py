@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,9 @@ import numpy.typing as npt
 from checkpoints.tensors import Array
 
 _PIECE_ELEMENTS = 1 << 20
+
+_INITIAL = {"moving_mean": 0.0, "moving_variance": 1.0}
+_ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,25 @@ def statistics_of(array: Array) -> Statistics | None:
     )
     deviation = math.sqrt(squares / count)
     return Statistics(min(smallest), max(largest), mean, deviation, nan_count, infinite_count)
+
+
+def untouched_batch_norms(figures: Mapping[str, Statistics]) -> tuple[list[str], int]:
+    """Batch norms whose averages never moved from where they began: mean 0, variance 1.
+
+    Args:
+      figures: of the variables, by name; those of other kinds are passed over.
+
+    Returns:
+      The scopes of these batch norms, and of how many the averages are there.
+    """
+    untouched: dict[str, bool] = {}
+    for name, found in figures.items():
+        scope, _, last = name.removesuffix(_ATTRIBUTE).rpartition("/")
+        if last in _INITIAL:
+            begin = found.minimum == found.maximum == _INITIAL[last]
+            is_whole = not found.nan_count and not found.infinite_count
+            untouched[scope] = untouched.get(scope, True) and begin and is_whole
+    return [scope for scope, is_untouched in untouched.items() if is_untouched], len(untouched)
 
 
 def _as_numbers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from checkpoints.family import Family
 
 _META = ".meta"
+_KINDS = {
+    "checkpoint-v1": "V1 checkpoint",
+    "checkpoint-v2": "V2 checkpoint",
+    "npz": "numpy arrays",
+    "safetensors": "safetensors file",
+}
 _HEADER = ("NAME", "DTYPE", "SHAPE", "ROLE")
 _STATISTICS = ("min", "max", "mean", "std", "nan_count", "infinite_count")
 
@@ -33,8 +39,8 @@ def command(output: Output, path: str, stats: bool, pattern: str | None) -> None
     """Show what PATH is and what is in it, from headers alone.
 
     PATH is a checkpoint in any spelling: its prefix, one of its files, a V1 file, a shard or a
-    pattern of shards, a directory, a `checkpoint` file, or the .meta beside it. What is no
-    checkpoint is named for what it is.
+    pattern of shards, a directory, a `checkpoint` file, or the .meta beside it; or an npz or
+    safetensors file. What is none of these is named for what it is.
     """
     from checkpoints.errors import NotFoundError, UnsupportedError
     from checkpoints.family import resolve
@@ -60,7 +66,11 @@ def _show_checkpoint(
 
     with checkpoints.open(family) as saved:
         result = _contents(saved, regex)
-        problems = _add_statistics(saved, result["variables"], output) if stats else []
+        problems, notes = _add_statistics(saved, result["variables"], output) if stats else ([], [])
+        if saved.metadata:
+            result["metadata"] = dict(saved.metadata)
+    if notes:
+        result["notes"] = notes
     if problems:
         result["problems"] = problems
     if path.endswith(_META):
@@ -117,12 +127,13 @@ def _contents(saved: Checkpoint, regex: re.Pattern[str] | None) -> dict[str, Any
 
 def _add_statistics(
     saved: Checkpoint, variables: list[dict[str, Any]], output: Output
-) -> list[dict[str, str]]:
-    """Puts figures into the variables; gives those that cannot be read."""
+) -> tuple[list[dict[str, str]], list[str]]:
+    """Puts figures into the variables; gives those that cannot be read, and what figures tell."""
     from checkpoints.errors import CheckpointError
-    from checkpoints.statistics import statistics_of
+    from checkpoints.statistics import Statistics, statistics_of, untouched_batch_norms
 
     problems = []
+    all_figures: dict[str, Statistics] = {}
     with output.task("Reading values", len(variables), "variables") as task:
         for variable in variables:
             try:
@@ -132,23 +143,39 @@ def _add_statistics(
                 figures = None
             if figures is not None:
                 variable |= dict(zip(_STATISTICS, astuple(figures), strict=True))
+                all_figures[variable["name"]] = figures
             task.advance()
-    return problems
+    return problems, _batch_norm_notes(*untouched_batch_norms(all_figures))
+
+
+def _batch_norm_notes(untouched: list[str], count: int) -> list[str]:
+    from checkpoints.errors import listed
+
+    if not untouched:
+        return []
+    which = "" if len(untouched) == count else f":\n{listed(untouched)}"
+    return [
+        f"The averages of {len(untouched)} of {count} batch norms are still at their initial values"
+        " (mean 0, variance 1): the update ops never ran, so inference uses averages that were"
+        f" never taken{which}"
+    ]
 
 
 def _text(family: Family, result: dict[str, Any], stats: bool) -> str:
-    version = "V1" if family.kind == "checkpoint-v1" else "V2"
     variables = result["variables"]
     lines = [
-        f"{family.prefix}: {version} checkpoint, {len(variables):,} variables,"
+        f"{family.prefix}: {_KINDS[family.kind]}, {len(variables):,} variables,"
         f" {result['parameters']:,} parameters",
     ]
     if family.said is not None:
         lines.append(f"Resolved: {family.said}")
     if family.meta is not None:
         lines.append(f"Graph: {family.meta}")
+    lines += [f"{key}: {text}" for key, text in result.get("metadata", {}).items()]
     if variables:
         lines += ["", *_table(variables, stats)]
+    if "notes" in result:
+        lines += ["", *result["notes"]]
     if "problems" in result:
         lines += ["", "Not readable:", *(problem["problem"] for problem in result["problems"])]
     return "\n".join(lines)
