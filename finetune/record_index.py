@@ -21,7 +21,7 @@ IMAGE = b"image/encoded"
 LABEL = b"image/class/label"
 FILENAME = b"image/filename"
 
-_CACHED_SHARDS = 512
+_CACHED_SHARDS = 4096
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import sys
@@ -55,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one verb and exits: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # File names need not be UTF-8; escaped like this they are valid in JSON as well.
+            stream.reconfigure(errors="backslashreplace")
     try:
         # click gives the code of an Exit, as --help and verbs that found something raise it.
         given = cli.main(arguments, prog_name="slimtune", standalone_mode=False)

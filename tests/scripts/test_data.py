@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,6 +138,24 @@ def test_show(run, pets, tmp_path):
     code, _, err = run("data", "show", pets, "--out", tmp_path / "sheet.png")
     assert code == 1
     assert "--overwrite" in err
+
+
+def test_names_that_are_no_utf_8_are_shown_escaped(pets):
+    Path(os.fsdecode(os.fsencode(pets) + b"/cat/\xff.jpg")).touch()
+    for options in (["--json"], []):
+        done = subprocess.run(
+            [sys.executable, "-m", "scripts.main", "data", "check", str(pets), *options],
+            check=False,
+            capture_output=True,
+            cwd=Path(__file__).parents[2],
+            env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"},
+        )
+        assert done.returncode == 1, done.stderr
+        out = done.stdout.decode("utf-8")
+        assert "is empty (0 bytes)" in out
+        if options:
+            found = json.loads(out)["problems"][0]["path"]
+            assert os.fsencode(found) == os.fsencode(pets) + b"/cat/\xff.jpg"
 
 
 def test_help_loads_neither_tensorflow_nor_numpy():
