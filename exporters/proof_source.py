@@ -9,8 +9,6 @@ from checkpoints.messages import DataType, FunctionDef, FunctionDefLibrary, Node
 from exporters import ops
 from exporters.graph import Graph
 
-_OTHER_FIELDS = ("experimental_debug_info", "experimental_type")
-
 
 class ProofSource:
     """A graph with variables, seen as what its frozen form has to be."""
@@ -20,24 +18,26 @@ class ProofSource:
 
     def expected(self, node: NodeDef) -> NodeDef:
         """What has to stand in the file for a node of the source, control edges all in place."""
-        expected = NodeDef(name=node.name, op=ops.VALUE_OPS.get(node.op, node.op))
-        expected.input.extend(node.input)
         variable = self._handle_of(node)
         read = ops.HANDLE_READS.get(node.op) if variable is not None else None
-        if read is not None:
-            expected.op = read.op
-            names = [name for name in read.kept_attributes if name in node.attr]
+        expected = NodeDef()
+        if read is None:
+            # Whatever fields a later TensorFlow may have written stay.
+            expected.CopyFrom(node)
+            expected.op = ops.VALUE_OPS.get(node.op, node.op)
+            expected.device = ""
+            for name in ops.DROPPED_ATTRIBUTES:
+                expected.attr.pop(name, None)
+            _without_colocation(expected)
         else:
-            names = [name for name in node.attr if name not in ops.DROPPED_ATTRIBUTES]
-        for name in names:
-            expected.attr[name].CopyFrom(node.attr[name])
-        _without_colocation(expected)
+            expected.name, expected.op = node.name, read.op
+            expected.input.extend(node.input)
+            for name in read.kept_attributes:
+                if name in node.attr:
+                    expected.attr[name].CopyFrom(node.attr[name])
         if variable is not None:
             attribute = "T" if read is None else read.dtype_attribute
             expected.attr[attribute].type = variable.attr["dtype"].type
-        for field in _OTHER_FIELDS:
-            if read is None and node.HasField(field):
-                getattr(expected, field).CopyFrom(getattr(node, field))
         return expected
 
     def _handle_of(self, node: NodeDef) -> NodeDef | None:
