@@ -52,7 +52,7 @@ def freeze(
     metadata: Metadata | None = None,
     keep_training: bool = False,
     verify: VerifyMode = "auto",
-    overwrite: bool = True,
+    overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Frozen:
     """Writes a graph with its variables as constants.

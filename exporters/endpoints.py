@@ -9,9 +9,8 @@ from checkpoints.progress import SILENT, Progress
 from exporters.graph import Graph
 from exporters.guess import guess_outputs
 from exporters.metadata import OUTPUT_ROLES, Metadata
-from exporters.names import TensorName, tensor_of
+from exporters.names import IMPORT_PREFIX, TensorName, tensor_of
 
-_IMPORT = "import/"
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
@@ -29,7 +28,7 @@ def resolve_tensor(graph: Graph, name: str, role: str = "output") -> TensorName:
       GraphError: the graph has no such node; near names are given.
     """
     tensor = tensor_of(name)
-    for node in (tensor.node, tensor.node.removeprefix(_IMPORT), _IMPORT + tensor.node):
+    for node in (tensor.node, tensor.node.removeprefix(IMPORT_PREFIX), IMPORT_PREFIX + tensor.node):
         if node in graph.nodes:
             found = TensorName(node, tensor.output_index)
             _refuse_missing_output(graph, found, role)

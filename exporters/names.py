@@ -8,6 +8,10 @@ METADATA_NODE = "slimtune/metadata"
 """The Const string node of a .pb that holds class names, preprocessing and the like as JSON."""
 
 
+IMPORT_PREFIX = "import/"
+"""What tf.import_graph_def puts before names where nobody chose another prefix."""
+
+
 class TensorName(NamedTuple):
     """One output of one node.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from checkpoints.dtypes import name_of_number
 from checkpoints.errors import GraphError, UnsupportedError, listed, near_names
 from checkpoints.messages import DataType, NodeDef
 from exporters.graph import Graph, dimensions
+from exporters.names import IMPORT_PREFIX
 from exporters.ops import HANDLE_PASSES, HANDLE_READS, HANDLE_VARIABLES, VARIABLES
 from exporters.saver import saved_names
 from exporters.values import Header, Values, header_of
@@ -41,7 +43,8 @@ def fit_variables(graph: Graph, pruned: Graph, values: Values) -> dict[str, Froz
     """Finds each variable of a pruned graph among the values.
 
     The graph's own Saver says under which name a variable was saved; without one, or where the
-    values have no such name, it is the name of the node.
+    values have no such name, it is the name of the node, else the name it is shared under, else
+    the node's without `import/`.
 
     Args:
       graph: the whole graph, its Saver included.
@@ -56,10 +59,8 @@ def fit_variables(graph: Graph, pruned: Graph, values: Values) -> dict[str, Froz
     fitted: dict[str, FrozenVariable] = {}
     absent, misfits = [], []
     for node in nodes:
-        key = saved.get(node.name, node.name)
-        if key not in values:
-            key = node.name
-        if key not in values:
+        key = next((name for name in _names_of(node, saved) if name in values), None)
+        if key is None:
             absent.append(node.name)
             continue
         header = header_of(values, key)
@@ -70,6 +71,16 @@ def fit_variables(graph: Graph, pruned: Graph, values: Values) -> dict[str, Froz
     if absent or misfits:
         raise _misfit_error(graph, values, absent, misfits, len(nodes))
     return fitted
+
+
+def _names_of(node: NodeDef, saved: dict[str, str]) -> Iterator[str]:
+    """Names a variable may have in a checkpoint, the likeliest first."""
+    if node.name in saved:
+        yield saved[node.name]
+    yield node.name
+    if "shared_name" in node.attr:
+        yield node.attr["shared_name"].s.decode("utf-8", "replace")
+    yield node.name.removeprefix(IMPORT_PREFIX)
 
 
 def _misfit_error(

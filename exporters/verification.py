@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from checkpoints.errors import UnsupportedError, VerificationError
 from checkpoints.messages import DataType
 from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
-from exporters.graph import Graph
+from exporters.graph import Graph, read_graph
 from exporters.names import TensorName
 from exporters.rewrites.devices import without_devices
 from exporters.runtime import GraphRunner
@@ -118,6 +119,7 @@ def verify_run(
       UnsupportedError: no input can be made up for the graph.
       GraphError: the graph cannot be run.
     """
+    written = replace(read_graph(path), path=Path(label or path))
     inputs = list(map(str, frozen.inputs))
     outputs = list(map(str, frozen.outputs))
     answers = Answers(rtol, atol)
@@ -125,7 +127,7 @@ def verify_run(
     values = {name: frozen.values[variable.key] for name, variable in frozen.variables.items()}
     with (
         GraphRunner(without_devices(frozen.graph), inputs, outputs, trust=trust) as source,
-        GraphRunner(path, inputs, outputs, trust=trust) as output,
+        GraphRunner(written, inputs, outputs, trust=trust) as output,
         progress.task("Comparing answers", len(BATCH_SIZES), "batches") as task,
     ):
         source.assign(values)

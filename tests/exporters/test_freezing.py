@@ -87,6 +87,19 @@ def test_absent_variables_are_all_listed_with_near_names(dense_net):
     assert "model/fc/weight" in caught.value.received
 
 
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_graph_that_was_imported_finds_its_variables(builder, resource):
+    builder.dense_net(resource=resource)
+    for node in builder.graph_def.node:
+        node.name = f"import/{node.name}"
+        node.input[:] = [f"import/{name}" for name in node.input]
+    frozen = prepare(builder.graph, builder.values, outputs=["probs"])
+    assert {name: variable.key for name, variable in frozen.variables.items()} == {
+        "import/fc/weights": "fc/weights",
+        "import/fc/biases": "fc/biases",
+    }
+
+
 def test_an_unknown_dimension_of_a_variable_takes_any_size(builder):
     builder.add("Placeholder", "x", dtype=FLOAT, shape=(None, 4))
     read = builder.variable("w", np.zeros((4, 2), np.float32))
@@ -178,11 +191,11 @@ def test_an_existing_file_stays_unless_it_may_be_replaced(dense_net, tmp_path):
     path = tmp_path / "model.pb"
     path.write_bytes(b"old")
     with pytest.raises(OutputExistsError):
-        freeze(dense_net.graph, dense_net.values, path=path, overwrite=False)
+        freeze(dense_net.graph, dense_net.values, path=path)
     with pytest.raises(GraphError):
-        freeze(dense_net.graph, {}, path=path)
+        freeze(dense_net.graph, {}, path=path, overwrite=True)
     assert path.read_bytes() == b"old"
-    result = freeze(dense_net.graph, dense_net.values, path=path)
+    result = freeze(dense_net.graph, dense_net.values, path=path, overwrite=True)
     assert (result.outputs, result.inputs) == (("probs:0",), ("x:0",))
     assert (result.nodes, result.parameters) == (8, 20)
     assert result.num_bytes == path.stat().st_size
@@ -209,7 +222,7 @@ def test_a_failed_proof_leaves_nothing(dense_net, tmp_path, monkeypatch):
     path = tmp_path / "model.pb"
     path.write_bytes(b"old")
     with pytest.raises(VerificationError, match=str(path)):
-        freeze(dense_net.graph, dense_net.values, path=path)
+        freeze(dense_net.graph, dense_net.values, path=path, overwrite=True)
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.pb"]
 

@@ -94,6 +94,7 @@ def test_graphs_without_sense(tmp_path, meta, outputs, data):
                 inputs=inputs,
                 keep_training=keep_training,
                 verify="structure",
+                overwrite=True,
             )
     assert meta.SerializeToString(deterministic=True) == before
 
@@ -115,7 +116,7 @@ def test_damaged_files(shared, tmp_path, seed):
             graph = read_graph(path)
             read_metadata(graph)
             with checkpoints.open(prefix) as values:
-                freeze(graph, values, (), tmp_path / "m.pb", verify="structure")
+                freeze(graph, values, (), tmp_path / "m.pb", verify="structure", overwrite=True)
 
 
 def test_a_chain_of_a_hundred_thousand_nodes(tmp_path):
@@ -125,7 +126,7 @@ def test_a_chain_of_a_hundred_thousand_nodes(tmp_path):
         graph_def.node.add(name=f"n{index}", op="Identity", input=[f"n{index - 1}"])
     reversed_order = GraphDef(node=reversed(graph_def.node))
     for graph in (graph_def, reversed_order):
-        done = freeze(graph, {}, ["n99999"], tmp_path / "m.pb", verify="structure")
+        done = freeze(graph, {}, ["n99999"], tmp_path / "m.pb", verify="structure", overwrite=True)
         assert done.nodes == 100_000
     with pytest.raises(SlimtuneError, match="no tensor that could be the output"):
         guess_outputs(Graph(reversed_order))
