@@ -10,6 +10,8 @@ from typing import Any
 
 from checkpoints import dtypes
 from checkpoints.progress import SILENT, Progress
+from checkpoints.selection import Selection
+from checkpoints.slicing import Slicing
 from exporters.forms import form_of
 from exporters.graph import Graph
 from exporters.labels import read_labels
@@ -102,6 +104,7 @@ class Request:
 
     Attributes:
       destination: what is to be written.
+      form: the name of its form.
       source: graph and variables.
       outputs: names of nodes or tensors; empty for a guess.
       inputs: as in `--inputs`; empty for the placeholders.
@@ -113,9 +116,12 @@ class Request:
       keep_training: whether nodes that belong to training are let through.
       overwrite: whether what is there is replaced.
       trust: whether ops that reach files, the network or Python are run.
+      selection: which variables are taken, and how.
+      slicing: which variables a checkpoint keeps in slices.
     """
 
     destination: Path
+    form: str
     source: Source
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -127,6 +133,8 @@ class Request:
     keep_training: bool
     overwrite: bool
     trust: bool
+    selection: Selection
+    slicing: Slicing | None
 
 
 class _Notes:
@@ -158,6 +166,8 @@ def convert(
     trust: bool = False,
     metadata: Metadata | None = None,
     to: str | None = None,
+    selection: Selection | None = None,
+    slicing: Slicing | None = None,
     progress: Progress = SILENT,
 ) -> Conversion:
     """Converts a model, and verifies what was written before it gets its name.
@@ -180,10 +190,13 @@ def convert(
       trust: whether ops that reach files, the network or Python are run in verification.
       metadata: what is written into the model; left out, what the graph has.
       to: the form, where the name of the destination does not tell it.
+      selection: of a checkpoint: which variables are taken, under which names and in which
+        dtype; of a model only its choice of weights counts.
+      slicing: which variables a V1 or V2 checkpoint keeps in slices; left out, none.
       progress: told of choices, and how far the work is.
 
     Raises:
-      UsageError: the name tells no form.
+      UsageError: the name tells no form, or an option does not go with it.
       UnsupportedError: the form is not written yet, or the model does not fit into it.
       OutputExistsError: the destination is there and may not be replaced.
       NotFoundError: a file is not there.
@@ -194,6 +207,7 @@ def convert(
     notes = _Notes(progress)
     request = Request(
         destination=Path(destination),
+        form=form.name,
         source=find_source(source, graph, checkpoint, notes),
         outputs=tuple(outputs),
         inputs=tuple(inputs),
@@ -205,6 +219,8 @@ def convert(
         keep_training=keep_training,
         overwrite=overwrite,
         trust=trust,
+        selection=selection or Selection(),
+        slicing=slicing,
     )
     conversion = _load(form.writer)(request, notes)
     return replace(conversion, notes=tuple(notes.lines))

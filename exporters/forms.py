@@ -29,25 +29,21 @@ class Form:
     writer: str = ""
 
 
+_VARIABLES = "exporters.writers.checkpoint:write"
+
 FORMS: dict[str, Form] = {
     form.name: form
     for form in (
         Form("pb", "frozen GraphDef", r"\.pb", "model.pb", "exporters.writers.frozen_graph:write"),
-        Form(
-            "v2",
-            "V2 checkpoint",
-            r"\.ckpt(-\d+)?",
-            "model.ckpt",
-            "exporters.writers.checkpoint:write",
-        ),
-        Form("v1", "V1 checkpoint", "", "--to v1"),
+        Form("v2", "V2 checkpoint", r"\.ckpt(-\d+)?", "model.ckpt", _VARIABLES),
+        Form("v1", "V1 checkpoint", "", "--to v1", _VARIABLES),
         Form("meta", "MetaGraphDef", r"\.meta", "model.meta"),
         Form("pbtxt", "frozen GraphDef as text", r"\.pbtxt", "model.pbtxt"),
         Form("saved-model", "SavedModel", r"[/\\]", "model/"),
         Form("tflite", "TensorFlow Lite model", r"\.tflite", "model.tflite"),
         Form("onnx", "ONNX model", r"\.onnx", "model.onnx"),
-        Form("safetensors", "safetensors file", r"\.safetensors", "model.safetensors"),
-        Form("npz", "numpy arrays", r"\.npz", "model.npz"),
+        Form("safetensors", "safetensors file", r"\.safetensors", "model.safetensors", _VARIABLES),
+        Form("npz", "numpy arrays", r"\.npz", "model.npz", _VARIABLES),
     )
 }
 

@@ -163,6 +163,16 @@ def read_metadata(graph: Graph) -> Metadata | None:
     return metadata_from_text(tensor.string_val[0], graph.label)
 
 
+def stored_metadata(values: Any) -> Metadata | None:
+    """The metadata that a file of arrays carries beside its variables, or None.
+
+    Raises:
+      GraphError: there is some and it cannot be used.
+    """
+    text = getattr(values, "metadata", {}).get(METADATA_NODE)
+    return None if text is None else metadata_from_text(text, values.label)
+
+
 def metadata_node(metadata: Metadata) -> NodeDef:
     """The Const node that carries `metadata` in a .pb: dtype string, shape []."""
     node = NodeDef(name=METADATA_NODE, op="Const")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from checkpoints.errors import GraphError, NotFoundError, UnsupportedError
 from checkpoints.family import Family, resolve
 from checkpoints.progress import SILENT, Progress
+from checkpoints.scopes import in_scope
 from exporters.values import Values, header_of
 
 if TYPE_CHECKING:
@@ -98,11 +99,19 @@ def _nets_of(values: Values) -> dict[str, str]:
     scopes = {name.partition("/")[0] for name in values if "/" in name}
     found = {}
     for net in NETS.values():
-        biases = f"{net.main_head}/biases"
         if net.scope in scopes:
-            classes = header_of(values, biases).shape if biases in values else ()
-            found[net.name] = f"--net {net.name} --classes {classes[-1] if classes else 'N'}"
+            classes = _classes_of(values, net.main_head)
+            found[net.name] = f"--net {net.name} --classes {classes or 'N'}"
     return found
+
+
+def _classes_of(values: Values, head: str) -> int | None:
+    """The length of the biases, or the last dimension of the weights, below a head's scope."""
+    for name in values:
+        if in_scope(name, head) and name.rpartition("/")[2] in ("biases", "weights"):
+            shape = header_of(values, name).shape
+            return shape[-1] if shape else None
+    return None
 
 
 def _is_graph(path: Path) -> bool:

@@ -1,26 +1,46 @@
-"""Writes a V2 checkpoint with the same variables, and compares it with its source byte by byte."""
+"""Writes variables as a checkpoint or as arrays, and compares what was written with its source."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 import checkpoints
-from checkpoints.api import Checkpoint
-from checkpoints.errors import UnsupportedError, UsageError, VerificationError, listed
-from checkpoints.family import Family
+from checkpoints.api import Checkpoint, Version
+from checkpoints.errors import UnsupportedError, UsageError, counted
+from checkpoints.family import Kind
+from checkpoints.mapped import map_file
 from checkpoints.progress import Progress
+from checkpoints.selection import select
+from checkpoints.steps import STEP, step_of, step_variables
+from checkpoints.verified import write_verified
 from exporters.conversion import Conversion, Request
-from exporters.values import bytes_of, first_difference, header_of, strings_of
+from exporters.graph import as_graph
+from exporters.metadata import Metadata, read_metadata, stored_metadata
+from exporters.names import METADATA_NODE
 from exporters.verdict import NOT_VERIFIED, PROVED
+
+_KINDS: dict[str, Kind] = {
+    "v1": "checkpoint-v1",
+    "v2": "checkpoint-v2",
+    "npz": "npz",
+    "safetensors": "safetensors",
+}
+_HOLD_METADATA = ("npz", "safetensors")
 
 
 def write(request: Request, progress: Progress) -> Conversion:
-    """Copies every variable.
+    """Writes the selected variables.
 
     Raises:
       OutputExistsError: a checkpoint is there and may not be replaced.
-      UnsupportedError: the source is a graph.
-      VerificationError: the written variables differ; what was written is removed.
+      UnsupportedError: the source is a graph, or the form cannot hold a variable.
+      UsageError: an option belongs to graphs, or the form has no place for class names.
+      NotFoundError: nothing is selected.
+      PlanError: averages or new names do not fit.
+      VerificationError: the written variables differ; nothing is written.
     """
     family = request.source.family
     if family is None:
@@ -29,24 +49,42 @@ def write(request: Request, progress: Progress) -> Conversion:
             expected="a checkpoint, to write another from",
             received="a graph without a checkpoint",
         )
-    if request.verify == "run":
-        raise UsageError("A checkpoint cannot be run.", expected="--verify structure, auto or none")
-    if family.prefix.resolve() == request.destination.resolve() and family.kind == "checkpoint-v2":
+    _refuse_graph_options(request)
+    is_same_file = family.prefix.resolve() == request.destination.resolve()
+    if is_same_file and family.kind == _KINDS[request.form]:
         raise UsageError(
             f"{request.destination} is the source itself.", next_step="Name another output."
         )
     with checkpoints.open(family) as saved:
-        written = checkpoints.write(
-            request.destination, saved, overwrite=request.overwrite, progress=progress
+        selected = select(saved, request.selection, progress=progress)
+        metadata = _metadata(request, saved)
+        texts = {}
+        if request.form in _HOLD_METADATA:
+            texts = _texts(saved, metadata)
+        else:
+            _say_what_is_lost(request.form, saved, metadata, progress)
+            metadata = None
+        written = write_verified(
+            request.destination,
+            selected,
+            version=cast("Version", request.form),
+            overwrite=request.overwrite,
+            metadata=texts,
+            slicing=request.slicing,
+            verify=request.verify != "none",
+            progress=progress,
         )
-        if request.verify != "none":
-            _compare(saved, written)
+        for name, count in selected.overflows.items():
+            progress.say(
+                f"{name}: {counted(count, 'value')} too large for"
+                f" {selected.variables[name].dtype_name} became infinite."
+            )
         if family.meta is not None:
             progress.say(f"{family.meta.name} was not written: its Saver names the old files.")
-        parameters = sum(math.prod(variable.shape) for variable in saved.variables.values())
+        parameters = sum(math.prod(variable.shape) for variable in selected.variables.values())
     return Conversion(
         path=written.prefix,
-        form="v2",
+        form=request.form,
         graph=None,
         checkpoint=family.prefix,
         inputs=(),
@@ -55,31 +93,64 @@ def write(request: Request, progress: Progress) -> Conversion:
         parameters=parameters,
         num_bytes=sum(file.stat().st_size for file in written.files),
         verification=NOT_VERIFIED if request.verify == "none" else PROVED,
+        metadata=metadata,
     )
 
 
-def _compare(saved: Checkpoint, written: Family) -> None:
-    """Reads what was written; removes it where it differs."""
-    with checkpoints.open(written) as copy:
-        problems = [f"{name}: not there" for name in saved if name not in copy]
-        problems += [f"{name}: not in the source" for name in copy if name not in saved]
-        problems += [
-            f"{name}: differs" for name in saved if name in copy and not _same(saved, copy, name)
-        ]
-    if problems:
-        for file in written.files:
-            file.unlink()
-        raise VerificationError(
-            f"{written.prefix} does not hold the variables of {saved.family.prefix}:\n"
-            f"{listed(problems)}",
-            next_step="Nothing was left in place. Please report it.",
+def _refuse_graph_options(request: Request) -> None:
+    graph_options = {
+        "--outputs": bool(request.outputs),
+        "--inputs": bool(request.inputs),
+        "--classes": request.classes is not None,
+        "--labels": request.labels is not None and request.form not in _HOLD_METADATA,
+    }
+    given = [option for option, is_given in graph_options.items() if is_given]
+    if given:
+        raise UsageError(
+            f"{request.destination}: variables alone are written, and {', '.join(given)} says"
+            " something of a model.",
+            next_step="Leave it out, or write a model: x.pb",
         )
+    if request.verify == "run":
+        raise UsageError("A checkpoint cannot be run.", expected="--verify structure, auto or none")
 
 
-def _same(saved: Checkpoint, copy: Checkpoint, name: str) -> bool:
-    header = header_of(saved, name)
-    if header != header_of(copy, name):
-        return False
-    if header.dtype.is_string:
-        return strings_of(saved, name) == strings_of(copy, name)
-    return first_difference(bytes_of(saved, name), bytes_of(copy, name)) is None
+def _metadata(request: Request, saved: Checkpoint) -> Metadata | None:
+    """What is known of the model beside its variables."""
+    metadata = request.metadata or stored_metadata(saved)
+    graph = request.source.graph
+    # A graph of a Saver has none; it is only parsed where the bytes say that it has.
+    if metadata is None and isinstance(graph, Path) and _mentions_metadata(graph):
+        metadata = read_metadata(as_graph(graph))
+    if request.labels is not None:
+        metadata = replace(metadata or Metadata(), classes=request.labels)
+    return metadata
+
+
+def _mentions_metadata(graph: Path) -> bool:
+    return graph.is_file() and METADATA_NODE.encode("utf-8") in bytes(map_file(graph))
+
+
+def _texts(saved: Checkpoint, metadata: Metadata | None) -> dict[str, str]:
+    """The text by key that goes into a file of arrays."""
+    texts = dict(saved.metadata)
+    step = step_of(saved, saved.family)
+    if step is not None:
+        texts[STEP] = str(step)
+    if metadata is not None:
+        known = metadata.step if step is None else step
+        texts[METADATA_NODE] = replace(metadata, step=known).to_text()
+    return texts
+
+
+def _say_what_is_lost(
+    form: str, saved: Checkpoint, metadata: Metadata | None, progress: Progress
+) -> None:
+    lost = set(saved.metadata) | (set() if metadata is None else {METADATA_NODE})
+    if step_variables(saved):
+        lost.discard(STEP)
+    if lost:
+        progress.say(
+            f"Left out: {', '.join(sorted(lost))}; a {form.upper()} checkpoint has no place for what"
+            " is no variable."
+        )

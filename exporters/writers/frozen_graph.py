@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import checkpoints
 from checkpoints.api import Checkpoint
-from checkpoints.errors import GraphError
+from checkpoints.errors import GraphError, UsageError
 from checkpoints.files import refuse_existing
 from checkpoints.progress import Progress
+from checkpoints.selection import select
 from exporters.conversion import Conversion, Endpoint, Request
 from exporters.freezing import FrozenGraph, prepare
 from exporters.graph import as_graph
 from exporters.labels import count_classes, is_probabilities, refuse_other_count
-from exporters.metadata import Metadata, read_metadata
+from exporters.metadata import Metadata, read_metadata, stored_metadata
 from exporters.names import TensorName, tensor_of
 from exporters.proved import write_proved
 from exporters.sources import Source, graph_wanted
@@ -31,12 +32,18 @@ def write(request: Request, progress: Progress) -> Conversion:
       VerificationError: the file is not what it should be; it is not left in place.
     """
     refuse_existing(request.destination, request.overwrite)
+    _refuse_variable_options(request)
     source = request.source
-    with _opened(source) as values:
+    with _opened(source) as saved:
         if source.graph is None:
-            raise graph_wanted(source, values)
+            raise graph_wanted(source, saved)
         whole = as_graph(source.graph)
-        metadata = request.metadata or read_metadata(whole)
+        metadata = request.metadata or read_metadata(whole) or stored_metadata(saved)
+        values = (
+            select(saved, request.selection, progress=progress)
+            if isinstance(saved, Checkpoint)
+            else saved
+        )
         if metadata is not None and source.step is not None:
             metadata = replace(metadata, step=source.step)
         frozen = prepare(
@@ -65,6 +72,21 @@ def write(request: Request, progress: Progress) -> Conversion:
         verification=verification,
         metadata=frozen.metadata,
     )
+
+
+def _refuse_variable_options(request: Request) -> None:
+    if request.selection.changes or request.slicing is not None:
+        raise UsageError(
+            f"{request.destination}: a model needs all of its variables as they are.",
+            expected="--include, --exclude, --rename, --dtype, --drop and --partition for"
+            " checkpoints and arrays only",
+            next_step="Convert the checkpoint first, then that to a model.",
+        )
+    if request.source.family is None and request.selection.weights != "auto":
+        raise UsageError(
+            f"{request.destination}: --weights chooses between variables, and the graph has none.",
+            next_step="Leave it out, or name the variables: --checkpoint C",
+        )
 
 
 def _opened(source: Source) -> AbstractContextManager[Values]:
