@@ -131,6 +131,10 @@ def prepare(
         source = graph if cut.graph is pruned else cut.graph
         pruned, inputs_found = cut.graph, cut.inputs
         said += cut.said
+        further = [tensor for tensor in placeholders(pruned) if tensor not in inputs_found]
+        if further:
+            inputs_found += tuple(further)
+            said.append(f"To be fed too: {', '.join(map(str, further))}.")
     kept = refuse_training_ops(pruned, keep_training)
     if kept:
         said.append(f"{len(kept)} nodes of training were kept, {kept[0].name} first.")

@@ -113,3 +113,11 @@ def test_a_cut_graph_is_frozen_as_rewritten(dense_net):
     assert frozen.inputs == (TensorName("matmul"),)
     assert list(frozen.variables) == ["fc/biases"]
     assert not prepare(dense_net.graph, dense_net.values, inputs=["x"]).rewritten
+
+
+def test_placeholders_that_nobody_named_are_inputs_too(dense_net):
+    dense_net.add("Placeholder", "keep_prob", dtype=FLOAT, shape=())
+    dense_net.add("Mul", "out", "probs", "keep_prob", T=FLOAT)
+    frozen = prepare(dense_net.graph, dense_net.values, outputs=["out"], inputs=["x"])
+    assert frozen.inputs == (TensorName("x"), TensorName("keep_prob"))
+    assert frozen.said == ("To be fed too: keep_prob:0.",)
