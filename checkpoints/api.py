@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
 
 from checkpoints import dtypes
 from checkpoints.bundle import Bundle
@@ -20,13 +22,17 @@ from checkpoints.errors import (
 )
 from checkpoints.family import Family, at_prefix, resolve
 from checkpoints.family_files import members
-from checkpoints.files import refuse_existing
+from checkpoints.mapped import Pages
 from checkpoints.mapping import SavedVariables, as_key, described
+from checkpoints.names import OBJECT_GRAPH_KEY, Role
 from checkpoints.progress import SILENT, Progress, Task
 from checkpoints.slices import SavedSlices
 from checkpoints.slices_writer import Content, write_slices
 from checkpoints.slicing import Slicing
 from checkpoints.tensors import Array, Variable
+
+if TYPE_CHECKING:
+    from checkpoints.object_based import ObjectNames
 
 Version = Literal["v1", "v2", "npz", "safetensors"]
 _ARRAYS: dict[str, Literal["npz", "safetensors"]] = {".npz": "npz", ".safetensors": "safetensors"}
@@ -54,13 +60,20 @@ class Checkpoint(SavedVariables):
       variables: name, dtype and shape of every variable, by name.
       label: the prefix, as text.
       metadata: what an npz or safetensors file says beside its variables; else nothing.
+      objects: of an object-based checkpoint, which key of the file each name stands for; None
+        for others.
     """
 
     def __init__(
-        self, family: Family, source: _Source, metadata: Mapping[str, str] | None = None
+        self,
+        family: Family,
+        source: _Source,
+        metadata: Mapping[str, str] | None = None,
+        objects: ObjectNames | None = None,
     ) -> None:
         """Made by `checkpoints.open`."""
         self.family = family
+        self.objects = objects
         self.variables = source.variables
         self.label = str(family.prefix)
         self.metadata = metadata or {}
@@ -104,6 +117,11 @@ class Checkpoint(SavedVariables):
             raise UsageError(f"Variable {name} holds strings, which are no row of numbers.")
         return source.tensor_bytes(name)
 
+    def role(self, name: str) -> Role:
+        """What a variable is for: as an object graph says it, else as its name does."""
+        known = None if self.objects is None else self.objects.roles.get(name)
+        return known or super().role(name)
+
     def close(self) -> None:
         """Lets go of the files. Arrays that were read stay valid."""
         self._source = None
@@ -137,13 +155,21 @@ class VariableNotFoundError(NotFoundError, KeyError):
     """A checkpoint has no variable of that name."""
 
 
-def open(path: str | os.PathLike[str] | Family, *, verify_checksums: bool = True) -> Checkpoint:
+def open(
+    path: str | os.PathLike[str] | Family,
+    *,
+    verify_checksums: bool = True,
+    plain_names: bool = True,
+) -> Checkpoint:
     """Opens a checkpoint in any form; reads names, dtypes and shapes only.
 
     Args:
       path: the checkpoint in any spelling that checkpoints.family.resolve takes, or what that
         gave.
       verify_checksums: whether bytes are compared with their checksums when they are read.
+      plain_names: whether the variables of an object-based checkpoint (tf.train.Checkpoint,
+        Keras) go by the names they were made with, as in a checkpoint of tf.train.Saver; else
+        by the keys of the file.
 
     Raises:
       NotFoundError: nothing of that name is there.
@@ -163,7 +189,13 @@ def open(path: str | os.PathLike[str] | Family, *, verify_checksums: bool = True
         return Checkpoint(family, file, file.metadata)
     if family.kind == "checkpoint-v1":
         return Checkpoint(family, SavedSlices(family.files, verify_checksums))
-    return Checkpoint(family, Bundle(family.prefix, verify_checksums))
+    bundle = Bundle(family.prefix, verify_checksums)
+    if OBJECT_GRAPH_KEY in bundle.variables:
+        from checkpoints.object_based import named_objects
+
+        source, objects = named_objects(bundle, plain_names)
+        return Checkpoint(family, source, objects=objects)
+    return Checkpoint(family, bundle)
 
 
 def write(
@@ -200,31 +232,16 @@ def write(
       UsageError: the form has no place for metadata or slices.
     """
     prefix = Path(path)
-    version = version or _ARRAYS.get(prefix.suffix, "v2")
-    if version not in ("v1", "v2", *_ARRAYS.values()):
-        raise UsageError(
-            "There is no such version.",
-            expected="v1, v2, npz or safetensors",
-            received=version,
-        )
-    if not prefix.name:
-        raise UsageError("A checkpoint needs a name.", received=path)
+    version = version or version_of(path)
+    old = files_in_the_way(path, version, overwrite)
     if version in ("npz", "safetensors"):
         if slicing is not None:
             raise UsageError(f"{prefix}: {version} has no slices.", expected="V1 or V2")
-        return _write_arrays(prefix, variables, version, overwrite, metadata or {}, progress)
+        return _write_arrays(prefix, variables, version, metadata or {}, progress)
     if metadata:
         raise UsageError(
             f"{prefix}: a {version.upper()} checkpoint has no place for metadata.",
             received=", ".join(metadata),
-        )
-    old = members(prefix)
-    in_the_way = old or ([prefix] if version == "v1" and prefix.exists() else [])
-    if in_the_way and (not overwrite or prefix.is_dir()):
-        raise OutputExistsError(
-            f"The checkpoint {prefix} is already there.",
-            received=", ".join(file.name for file in in_the_way),
-            next_step="Add --overwrite to replace it, or name another output.",
         )
     num_variables = len(variables) if isinstance(variables, Mapping) else None
     with progress.task(f"Writing {prefix.name}", num_variables, "variables") as task:
@@ -244,15 +261,44 @@ def write(
     return written
 
 
+def version_of(path: str | os.PathLike[str]) -> Version:
+    """The form that the end of a path asks for: .npz, .safetensors, else V2."""
+    return _ARRAYS.get(Path(path).suffix, "v2")
+
+
+def files_in_the_way(path: str | os.PathLike[str], version: Version, overwrite: bool) -> list[Path]:
+    """The files of a checkpoint that one of this path and form would replace.
+
+    Raises:
+      OutputExistsError: there are some, and they may not be replaced.
+      UsageError: there is no such form, or the path has no name.
+    """
+    prefix = Path(path)
+    if version not in ("v1", "v2", *_ARRAYS.values()):
+        raise UsageError(
+            "There is no such version.", expected="v1, v2, npz or safetensors", received=version
+        )
+    if not prefix.name:
+        raise UsageError("A checkpoint needs a name.", received=path)
+    is_file = version != "v2"
+    old = members(prefix) if version in ("v1", "v2") else []
+    in_the_way = old or ([prefix] if is_file and prefix.exists() else [])
+    if in_the_way and (not overwrite or prefix.is_dir()):
+        raise OutputExistsError(
+            f"The checkpoint {prefix} is already there.",
+            received=", ".join(file.name for file in in_the_way),
+            next_step="Add --overwrite to replace it, or name another output.",
+        )
+    return old
+
+
 def _write_arrays(
     path: Path,
     variables: Mapping[str, Array] | Iterable[tuple[str, Array]],
     version: Literal["npz", "safetensors"],
-    overwrite: bool,
     metadata: Mapping[str, str],
     progress: Progress,
 ) -> Family:
-    refuse_existing(path, overwrite)
     values = variables if isinstance(variables, Mapping) else dict(_named(variables))
     known = list(_all_described(values).values())
     with progress.task(f"Writing {path.name}", len(known), "variables") as task:
@@ -276,12 +322,15 @@ def _all_described(variables: Mapping[str, Array]) -> dict[str, Variable]:
 def _reader(values: Mapping[str, Array], task: Task) -> Callable[[str], Array]:
     """Reads one variable after the other and says so, once for each."""
     done: set[str] = set()
+    pages = Pages()
 
     def read(name: str) -> Array:
         if name not in done:
             done.add(name)
             task.advance()
-        return values[name]
+        array = values[name]
+        pages.passed(np.asarray(array).nbytes)
+        return array
 
     return read
 
@@ -291,10 +340,12 @@ def _named(
 ) -> Iterator[tuple[str, Array]]:
     """Names, each only once, and values, one by one; a mapping in the order of its names."""
     seen: set[str] = set()
+    pages = Pages()
     for name, value in _sorted(variables) if isinstance(variables, Mapping) else variables:
         _refuse_name(name, seen)
         seen.add(name)
         yield name, value
+        pages.passed(np.asarray(value).nbytes)
         if task is not None:
             task.advance()
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import mmap
+import weakref
 from pathlib import Path
+
+_RELEASED_BYTES = 1 << 24
+_MAPS: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 def map_file(path: Path) -> memoryview:
@@ -18,4 +22,26 @@ def map_file(path: Path) -> memoryview:
     with path.open("rb") as file:
         if file.seek(0, 2) == 0:
             return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPS.add(mapped)
+    return memoryview(mapped)
+
+
+class Pages:
+    """Keeps the memory flat of work that goes once through large mapped files.
+
+    What was looked at of a file counts as the process's memory until it is given back. Views
+    stay valid; what is looked at again is read again.
+    """
+
+    def __init__(self) -> None:
+        self._num_bytes = 0
+
+    def passed(self, num_bytes: int) -> None:
+        """Says that so many bytes were read and are not needed any more."""
+        self._num_bytes += num_bytes
+        # Windows has no such call, and takes the memory back when it is short.
+        if self._num_bytes >= _RELEASED_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+            self._num_bytes = 0
+            for mapped in list(_MAPS):
+                mapped.madvise(mmap.MADV_DONTNEED)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from checkpoints.names import Role, role
 from checkpoints.tensors import Array, Variable, describe, dtype_of, little_endian_bytes
 
 
@@ -31,6 +32,10 @@ class SavedVariables(Mapping[str, Array]):
     def bytes_of(self, name: str) -> memoryview:
         """The values of a variable of numbers: C order, little-endian."""
         return little_endian_bytes(self[name])
+
+    def role(self, name: str) -> Role:
+        """What a variable is for."""
+        return role(name, self.variables)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.variables)

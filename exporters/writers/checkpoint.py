@@ -79,7 +79,7 @@ def write(request: Request, progress: Progress) -> Conversion:
                 f"{name}: {counted(count, 'value')} too large for"
                 f" {selected.variables[name].dtype_name} became infinite."
             )
-        if family.meta is not None:
+        if family.meta is not None and request.form not in _HOLD_METADATA:
             progress.say(f"{family.meta.name} was not written: its Saver names the old files.")
         parameters = sum(math.prod(variable.shape) for variable in selected.variables.values())
     return Conversion(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PROOFS = {
     "structure": "proved node by node and byte by byte",
+    "variables": "read again, and every bit compared",
     "run": "proved node by node, and compared on the same inputs",
     "none": "not verified",
 }
@@ -44,6 +45,35 @@ _PROOFS = {
 )
 @click.option("--labels", metavar="FILE", help="Class names, one a line.")
 @click.option(
+    "--weights",
+    type=click.Choice(["auto", "raw", "ema"]),
+    default="auto",
+    show_default=True,
+    help="ema: moving averages in place of the variables; auto is raw, and says so.",
+)
+@click.option("--include", multiple=True, metavar="REGEX", help="Only variables it matches.")
+@click.option("--exclude", multiple=True, metavar="REGEX", help="No variables it matches.")
+@click.option(
+    "--rename",
+    multiple=True,
+    metavar="'s|OLD|NEW|'",
+    help="As in sed: any delimiter, \\1 for groups, flags g and i; one after the other.",
+)
+@click.option("--dtype", metavar="DTYPE", help="Float variables become float16, bfloat16, float32.")
+@names_option("--drop", metavar="PART,...", help="Leave out slots, ema, step.")
+@click.option(
+    "--partition",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Write large variables in N slices, as TensorFlow's partitioned variables.",
+)
+@click.option(
+    "--partition-bytes",
+    type=click.IntRange(0),
+    metavar="BYTES",
+    help="With --partition: from which size on; 262144 if left out.",
+)
+@click.option(
     "--verify",
     type=click.Choice(["auto", "structure", "run", "none"]),
     default="auto",
@@ -64,11 +94,17 @@ def command(
 ) -> None:
     """Convert SRC to DST; the form of DST is read from its name.
 
-    SRC is a checkpoint in any spelling with its .meta beside, a run directory, a graph file or a
-    SavedModel's directory. DST may end in .pb (frozen graph) or .ckpt (V2 checkpoint). What is
-    written is verified; a failed verification leaves nothing in place.
+    SRC is a checkpoint in any spelling with its .meta beside, an npz or safetensors file, a run
+    directory, a graph file or a SavedModel's directory. DST may end in .pb (frozen graph), .ckpt
+    (V2 checkpoint; V1 with --to v1), .npz or .safetensors. What is written is verified; a failed
+    verification leaves nothing in place.
+
+    Of variables alone (.ckpt, .npz, .safetensors) --include to --partition-bytes choose, rename,
+    cast and cut.
     """
     import exporters
+
+    options |= _variable_options(options)
 
     if net is None and image_size is not None:
         raise UsageError("--image-size says how a net is built.", next_step="Add --net NAME.")
@@ -78,6 +114,21 @@ def command(
     done = exporters.convert(source, destination, classes=classes, progress=output, **options)
     output.result(done.as_json(), "\n".join(_lines(done)))
     output.next(*_next_commands(done))
+
+
+def _variable_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options that concern variables out, and gives what the library wants of them."""
+    from checkpoints.selection import Selection
+    from checkpoints.slicing import SMALLEST_BYTES, Slicing
+
+    names = ("weights", "include", "exclude", "rename", "dtype", "drop")
+    selection = Selection(**{name: options.pop(name) for name in names})
+    count, smallest = options.pop("partition"), options.pop("partition_bytes")
+    if count is None and smallest is not None:
+        raise UsageError("--partition-bytes says what is cut.", next_step="Add --partition N.")
+    size = SMALLEST_BYTES if smallest is None else smallest
+    slicing = None if count is None else Slicing(count, size)
+    return {"selection": selection, "slicing": slicing}
 
 
 def _build_net(
@@ -133,7 +184,9 @@ def _lines(done: Conversion) -> list[str]:
         agreement = verification.top1_agreement
         figures = f": max_abs {verification.max_abs:.2g}, max_rel {verification.max_rel:.2g}"
         figures += "" if agreement is None else f", top-1 agreement {agreement:.1%}"
-    lines.append(f"Verification  {_PROOFS[verification.mode]}{figures}")
+    is_variables = verification.mode == "structure" and done.nodes is None
+    proof = _PROOFS["variables" if is_variables else verification.mode]
+    lines.append(f"Verification  {proof}{figures}")
     return lines
 
 

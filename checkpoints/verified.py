@@ -1,0 +1,132 @@
+"""Writing a checkpoint that gets its name only once it was read again and found the same."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from checkpoints.api import Checkpoint, Version, files_in_the_way, open, version_of, write
+from checkpoints.errors import SlimtuneError, VerificationError, listed
+from checkpoints.family import Family, at_prefix
+from checkpoints.family_files import members
+from checkpoints.files import temporary_beside
+from checkpoints.mapped import Pages
+from checkpoints.mapping import SavedVariables
+from checkpoints.progress import SILENT, Progress
+from checkpoints.slicing import Slicing
+from checkpoints.tensors import as_strings
+
+_PIECE_BYTES = 1 << 24
+
+
+def write_verified(
+    path: Path,
+    variables: SavedVariables,
+    *,
+    version: Version | None = None,
+    overwrite: bool = False,
+    metadata: Mapping[str, str] | None = None,
+    slicing: Slicing | None = None,
+    verify: bool = True,
+    progress: Progress = SILENT,
+) -> Family:
+    """Writes variables, reads them again and compares every bit, then gives the checkpoint its name.
+
+    Args:
+      path: as in checkpoints.write.
+      variables: what is written; read twice where it is verified.
+      version: as in checkpoints.write.
+      overwrite: whether a checkpoint that is there already is replaced; it stays where anything
+        fails.
+      metadata: as in checkpoints.write.
+      slicing: as in checkpoints.write.
+      verify: whether the written files are read again.
+      progress: told of every variable.
+
+    Raises:
+      OutputExistsError: a checkpoint of that name is there and may not be replaced.
+      UnsupportedError: the form cannot hold a variable.
+      VerificationError: what was written is not the same; nothing is left of it.
+    """
+    version = version or version_of(path)
+    files_in_the_way(path, version, overwrite)
+    staging = temporary_beside(path)
+    staging.mkdir(parents=True)
+    try:
+        written = write(
+            staging / path.name,
+            variables,
+            version=version,
+            metadata=metadata,
+            slicing=slicing,
+            progress=progress,
+        )
+        if verify:
+            _refuse_differences(variables, written, path, progress)
+        return _placed(written, path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _placed(written: Family, path: Path) -> Family:
+    """Moves the files to their place, an index last; what stood there goes."""
+    if written.kind not in ("npz", "safetensors"):
+        for old in members(path):
+            old.unlink(missing_ok=True)
+    for file in reversed(written.files):
+        file.replace(path.with_name(file.name))
+    placed = at_prefix(path)
+    return placed or Family(path, written.kind, (path,), None)
+
+
+def _refuse_differences(
+    variables: SavedVariables, written: Family, path: Path, progress: Progress
+) -> None:
+    pages = Pages()
+    with (
+        open(written) as copy,
+        progress.task(f"Verifying {path.name}", len(variables), "variables") as task,
+    ):
+        problems = [f"{name}: not in the source" for name in copy if name not in variables]
+        for name in variables:
+            problem = _difference(variables, copy, name, pages)
+            problems += [] if problem is None else [f"{name}: {problem}"]
+            task.advance()
+    if problems:
+        raise VerificationError(
+            f"{path} would not hold the variables of {variables.label}:\n{listed(problems)}",
+            next_step="Nothing was written. Please report it.",
+        )
+
+
+def _difference(variables: SavedVariables, copy: Checkpoint, name: str, pages: Pages) -> str | None:
+    """What differs between a variable and its copy, to the last bit; None where nothing does."""
+    if name not in copy:
+        return "not there"
+    ours, theirs = variables.variables[name], copy.variables[name]
+    if (ours.dtype_name, ours.shape) != (theirs.dtype_name, theirs.shape):
+        return f"{theirs.dtype_name} {list(theirs.shape)} for {ours.dtype_name} {list(ours.shape)}"
+    try:
+        if ours.dtype_name == "string":
+            same = as_strings(variables[name], name) == as_strings(copy[name], name)
+        else:
+            same = same_bytes(variables.bytes_of(name), copy.bytes_of(name), pages)
+    except SlimtuneError as error:
+        return error.message
+    return None if same else "differs"
+
+
+def same_bytes(first: memoryview, second: memoryview, pages: Pages) -> bool:
+    """Whether two rows of bytes are the same; both are looked at piece by piece."""
+    if len(first) != len(second):
+        return False
+    for start in range(0, len(first), _PIECE_BYTES):
+        ours = np.frombuffer(first[start : start + _PIECE_BYTES], np.uint8)
+        theirs = np.frombuffer(second[start : start + _PIECE_BYTES], np.uint8)
+        if not np.array_equal(ours, theirs):
+            return False
+        pages.passed(ours.size + theirs.size)
+    return True
