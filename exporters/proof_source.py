@@ -96,10 +96,16 @@ class ProofSource:
         return bool(targets) and all(map(self._needs_update, targets))
 
     def _needs_update(self, name: str) -> bool:
-        return any(
-            ops.is_bookkeeping(self._source.nodes[ancestor].op)
-            for ancestor in self._source.ancestors([name], control=True)
-        )
+        seen: set[str] = set()
+        waiting = [name]
+        while waiting:
+            node = self._source.node(waiting.pop())
+            if node.name not in seen:
+                if ops.is_bookkeeping(node.op):
+                    return True
+                seen.add(node.name)
+                waiting.extend(map(name_in, node.input))
+        return False
 
 
 def _is_pass(node: NodeDef) -> bool:
