@@ -272,10 +272,10 @@ def test_checkpoints_that_cannot_be_copied(saved, tmp_path):
 
 
 def test_a_copy_that_differs_is_removed(saved, tmp_path, monkeypatch):
-    from exporters.writers import checkpoint
+    from checkpoints import verified
 
-    monkeypatch.setattr(checkpoint, "first_difference", lambda ours, theirs: 0)
-    with pytest.raises(VerificationError, match="does not hold the variables"):
+    monkeypatch.setattr(verified, "same_bytes", lambda ours, theirs, pages: False)
+    with pytest.raises(VerificationError, match="would not hold the variables"):
         exporters.convert(saved, tmp_path / "copy" / "c.ckpt")
     assert not list((tmp_path / "copy").iterdir())
 
@@ -301,7 +301,14 @@ def test_an_existing_file_is_kept(saved, tmp_path):
 
 class TestForms:
     @pytest.mark.parametrize(
-        ("name", "form"), [("m.pb", "pb"), ("a.b/m.ckpt", "v2"), ("m.ckpt-120", "v2")]
+        ("name", "form"),
+        [
+            ("m.pb", "pb"),
+            ("a.b/m.ckpt", "v2"),
+            ("m.ckpt-120", "v2"),
+            ("m.npz", "npz"),
+            ("m.safetensors", "safetensors"),
+        ],
     )
     def test_the_name_tells_the_form(self, name, form):
         assert form_of(name).name == form
@@ -309,13 +316,14 @@ class TestForms:
     def test_to_goes_before_the_name(self):
         assert form_of("m.ckpt", "pb").name == "pb"
 
-    @pytest.mark.parametrize(
-        "name", ["m.tflite", "m.onnx", "model/", "m.safetensors", "m.npz", "m.meta", "m.pbtxt"]
-    )
+    @pytest.mark.parametrize("name", ["m.tflite", "m.onnx", "model/", "m.meta", "m.pbtxt"])
     def test_forms_that_are_not_written_yet_name_those_that_are(self, name):
         with pytest.raises(UnsupportedError, match="does not write the form") as caught:
             form_of(name)
-        assert caught.value.expected == ("frozen GraphDef (model.pb), V2 checkpoint (model.ckpt)")
+        assert caught.value.expected == (
+            "frozen GraphDef (model.pb), V2 checkpoint (model.ckpt), V1 checkpoint (--to v1),"
+            " safetensors file (model.safetensors), numpy arrays (model.npz)"
+        )
 
     @pytest.mark.parametrize(("name", "to"), [("model", None), ("m.h5", None), ("m.pb", "tflit")])
     def test_what_is_no_form_is_wrong_usage(self, name, to):
