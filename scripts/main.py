@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "report": "scripts.commands.report",
     "demo": "scripts.commands.demo",
     "bench": "scripts.commands.bench",
+    "doctor": "scripts.commands.doctor",
 }
 """Verb -> the module that holds it as `command`, loaded when its help or itself is wanted."""
 
