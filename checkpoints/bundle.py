@@ -28,6 +28,7 @@ from checkpoints.checksum import crc32c, unmask
 from checkpoints.errors import BrokenFileError, CheckpointError, SlimtuneError, UnsupportedError
 from checkpoints.mapped import map_file
 from checkpoints.messages import BundleEntryProto, BundleHeaderProto
+from checkpoints.names import OBJECT_ATTRIBUTES
 from checkpoints.ordered_code import WHOLE, decode_slice_key, encode_slice_key
 from checkpoints.string_block import decode_strings
 from checkpoints.table import Table
@@ -101,6 +102,8 @@ class Bundle:
     Attributes:
       variables: by name, in the order of the index.
       num_shards: how many .data files the header declares.
+      left_out: what an object keeps beside variables and is no number or string, as the state
+        of an iterator: key -> the name of its dtype.
     """
 
     def __init__(self, prefix: Path, verify_checksums: bool = True) -> None:
@@ -120,6 +123,7 @@ class Bundle:
         self._entries: dict[bytes, Entry] = {}
         self._slices: dict[str, list[tuple[Extents, Extents]]] = {}
         self.variables: dict[str, Variable] = {}
+        self.left_out: dict[str, str] = {}
         for key, value in items:
             self._read_entry(key, value)
         self._check_overlaps()
@@ -153,6 +157,10 @@ class Bundle:
         if entry is not None and not self._big_endian and name not in self._slices:
             return self._checked(name, entry)
         return little_endian_bytes(self.read(name))
+
+    def num_bytes(self, name: str) -> int:
+        """How many bytes the index says the values of a variable take; 0 if they are in slices."""
+        return self._entries[name.encode("utf-8")].size
 
     def _read_header(self, first: tuple[bytes, memoryview] | None) -> tuple[int, bool]:
         if first is None or first[0] != HEADER_KEY:
@@ -194,6 +202,9 @@ class Bundle:
         try:
             name = name if is_slice else key.decode("utf-8")
             proto = BundleEntryProto.FromString(bytes(value))
+            if OBJECT_ATTRIBUTES in name and dtypes.is_valueless(proto.dtype):
+                self.left_out[name] = dtypes.name_of_number(proto.dtype)
+                return
             dtype = dtypes.of_number(proto.dtype)
             shape = read_shape(proto.shape)
             slices = [read_extents(part, shape) for part in proto.slices]

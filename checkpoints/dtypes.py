@@ -150,6 +150,11 @@ def of_numpy(dtype: np.dtype[np.generic]) -> DType:
     return of_number(number)
 
 
+def is_valueless(number: int) -> bool:
+    """Whether a file's number means resource or variant, whose values are no numbers or strings."""
+    return number in _VALUELESS
+
+
 def name_of_number(number: int) -> str:
     """TensorFlow's name of a file's number; "dtype 99" for one it does not define."""
     if number in _QUANTISED:

@@ -69,6 +69,9 @@ def _show_checkpoint(
         problems, notes = _add_statistics(saved, result["variables"], output) if stats else ([], [])
         if saved.metadata:
             result["metadata"] = dict(saved.metadata)
+        if saved.objects is not None:
+            result["object_based"] = True
+            notes = [*saved.objects.notes, *notes]
     if notes:
         result["notes"] = notes
     if problems:
@@ -101,18 +104,19 @@ def _show_other(output: Output, path: str, error: UnsupportedError) -> None:
 
 
 def _contents(saved: Checkpoint, regex: re.Pattern[str] | None) -> dict[str, Any]:
-    from checkpoints.names import role
-
+    keys = {} if saved.objects is None else saved.objects.keys
     variables: list[dict[str, Any]] = []
     parameters = 0
     for name, variable in saved.variables.items():
         if regex is not None and not regex.search(name):
             continue
-        part = role(name, saved.variables)
+        part = saved.role(name)
         if part == "model" and variable.dtype_name != "string":
             parameters += variable.num_elements
         shape = list(variable.shape)
         variables.append({"name": name, "dtype": variable.dtype_name, "shape": shape, "role": part})
+        if name in keys:
+            variables[-1]["key"] = keys[name]
     family = saved.family
     return {
         "kind": family.kind,
@@ -164,7 +168,8 @@ def _batch_norm_notes(untouched: list[str], count: int) -> list[str]:
 def _text(family: Family, result: dict[str, Any], stats: bool) -> str:
     variables = result["variables"]
     lines = [
-        f"{family.prefix}: {_KINDS[family.kind]}, {len(variables):,} variables,"
+        f"{family.prefix}: {'object-based ' if 'object_based' in result else ''}"
+        f"{_KINDS[family.kind]}, {len(variables):,} variables,"
         f" {result['parameters']:,} parameters",
     ]
     if family.said is not None:

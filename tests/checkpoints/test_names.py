@@ -75,6 +75,16 @@ def test_a_slim_training_checkpoint():
         ("layer/kernel/.ATTRIBUTES/VARIABLE_VALUE", "model"),
         ("layer/kernel/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE", "slot"),
         ("optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE", "slot"),
+        ("optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE", "slot"),
+        ("optimizer/_variables/3/.ATTRIBUTES/VARIABLE_VALUE", "slot"),
+        ("table/.ATTRIBUTES/table-keys", "other"),
+        ("_variables/3", "model"),
+        # Keras' names of slots.
+        ("Adam/m/w", "slot"),
+        ("Adam/m/gone", "model"),
+        ("adam/sequential_dense_kernel_momentum", "slot"),
+        ("adam/dense_kernel_velocity_hat", "slot"),
+        ("dense/kernel_momentum", "model"),
     ],
 )
 def test_roles(name, expected):
@@ -125,7 +135,7 @@ def test_an_object_based_checkpoint(tensorflow, tmp_path):
 
     root = tensorflow.train.Checkpoint(net=Net(), global_step=tensorflow.Variable(3))
     path = root.save(str(tmp_path / "m"))
-    with checkpoints.open(path) as saved:
+    with checkpoints.open(path, plain_names=False) as saved:
         assert {name: role(name, saved) for name in saved} == {
             "_CHECKPOINTABLE_OBJECT_GRAPH": "other",
             "global_step/.ATTRIBUTES/VARIABLE_VALUE": "step",
