@@ -12,11 +12,18 @@ from typing import Any
 _EXPORTS = {
     "Checkpoint": "checkpoints.api",
     "Family": "checkpoints.family",
+    "SavedVariables": "checkpoints.mapping",
+    "Selection": "checkpoints.selection",
+    "Slicing": "checkpoints.slicing",
     "Variable": "checkpoints.tensors",
+    "average": "checkpoints.averaging",
+    "diff": "checkpoints.comparing",
     "download": "checkpoints.downloading",
     "latest": "checkpoints.family",
     "open": "checkpoints.api",
     "resolve": "checkpoints.family",
+    "select": "checkpoints.selection",
+    "verify": "checkpoints.verifying",
     "write": "checkpoints.api",
 }
 

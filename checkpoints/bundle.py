@@ -158,6 +158,16 @@ class Bundle:
             return self._checked(name, entry)
         return little_endian_bytes(self.read(name))
 
+    def places(self, name: str) -> list[Entry]:
+        """Where the values of a variable lie: one place, or one a slice.
+
+        Raises:
+          CheckpointError: a slice has no entry.
+        """
+        if name not in self._slices:
+            return [self._entries[name.encode("utf-8")]]
+        return [entry for _, entry in self._pieces(name)]
+
     def num_bytes(self, name: str) -> int:
         """How many bytes the index says the values of a variable take; 0 if they are in slices."""
         return self._entries[name.encode("utf-8")].size

@@ -23,6 +23,8 @@ class Container(NamedTuple):
     kind: Literal["", "npz", "safetensors"] = ""
 
 
+TFRECORD = Container("a TFRecord file", None)
+
 _HEAD_BYTES = 1024
 _UNPACK = "Unpack it and name the checkpoint inside."
 _GRAPH = "Name the checkpoint with the variables; a graph has none, or has them as constants."
@@ -82,7 +84,7 @@ def recognise(path: Path) -> Container:
     ):
         return Container("a safetensors file", None, "safetensors")
     if len(head) >= 12 and head[8:12] == mask(crc32c(head[:8])).to_bytes(4, "little"):
-        return Container("a TFRecord file", None)
+        return TFRECORD
     return _by_content(head)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints.api import Checkpoint, Version, files_in_the_way, open, version_of, write
+from checkpoints import api
+from checkpoints.api import Checkpoint, Version
 from checkpoints.errors import SlimtuneError, VerificationError, listed
 from checkpoints.family import Family, at_prefix
 from checkpoints.family_files import members
@@ -51,12 +52,12 @@ def write_verified(
       UnsupportedError: the form cannot hold a variable.
       VerificationError: what was written is not the same; nothing is left of it.
     """
-    version = version or version_of(path)
-    files_in_the_way(path, version, overwrite)
+    version = version or api.version_of(path)
+    api.files_in_the_way(path, version, overwrite)
     staging = temporary_beside(path)
     staging.mkdir(parents=True)
     try:
-        written = write(
+        written = api.write(
             staging / path.name,
             variables,
             version=version,
@@ -87,7 +88,7 @@ def _refuse_differences(
 ) -> None:
     pages = Pages()
     with (
-        open(written) as copy,
+        api.open(written) as copy,
         progress.task(f"Verifying {path.name}", len(variables), "variables") as task,
     ):
         problems = [f"{name}: not in the source" for name in copy if name not in variables]

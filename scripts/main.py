@@ -15,6 +15,9 @@ from checkpoints.errors import SlimtuneError
 
 COMMANDS: dict[str, str] = {
     "inspect": "scripts.commands.inspect",
+    "verify": "scripts.commands.verify",
+    "diff": "scripts.commands.diff",
+    "average": "scripts.commands.average",
     "nets": "scripts.commands.nets",
     "download": "scripts.commands.download",
     "data": "scripts.commands.data",

@@ -134,14 +134,18 @@ def _add_statistics(
 ) -> tuple[list[dict[str, str]], list[str]]:
     """Puts figures into the variables; gives those that cannot be read, and what figures tell."""
     from checkpoints.errors import CheckpointError
+    from checkpoints.mapped import Pages
     from checkpoints.statistics import Statistics, statistics_of, untouched_batch_norms
 
     problems = []
     all_figures: dict[str, Statistics] = {}
+    pages = Pages()
     with output.task("Reading values", len(variables), "variables") as task:
         for variable in variables:
             try:
-                figures = statistics_of(saved[variable["name"]])
+                values = saved[variable["name"]]
+                figures = statistics_of(values)
+                pages.passed(values.nbytes)
             except CheckpointError as error:
                 problems.append({"name": variable["name"], "problem": str(error)})
                 figures = None

@@ -1,0 +1,203 @@
+"""Whether the files of a checkpoint are whole: `checkpoints.verify`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from checkpoints import api
+from checkpoints.bundle import Bundle, Entry, data_path
+from checkpoints.errors import CheckpointError, SlimtuneError
+from checkpoints.family import Family, resolve
+from checkpoints.family_files import DATA_FILE, names_in
+from checkpoints.mapped import Pages
+from checkpoints.progress import SILENT, Progress
+from checkpoints.tensors import Array
+
+_NO_CHECKSUMS = ("A safetensors file has no checksums: header and sizes were compared.",)
+
+
+class Problem(NamedTuple):
+    """One finding.
+
+    Attributes:
+      kind: "index" (names and places cannot be read), "missing-file", "cut-file" (values lie
+        behind its end), "checksum" (bytes were changed), "values" (bytes contradict what the
+        index says of them).
+      path: the file.
+      name: the variable that cannot be read, or None.
+      detail: what is wrong.
+    """
+
+    kind: str
+    path: str
+    name: str | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What a verification found.
+
+    Attributes:
+      path: what was verified: of a checkpoint the prefix.
+      kind: what it is, as inspect has it.
+      problems: the findings, in the order of the variables.
+      num_variables: how many variables there are.
+      num_bytes: the size of the files.
+      notes: what could not be compared, a line each.
+    """
+
+    path: Path
+    kind: str
+    problems: tuple[Problem, ...]
+    num_variables: int
+    num_bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON object of the verb."""
+        return {
+            "path": str(self.path),
+            "kind": self.kind,
+            "ok": self.is_ok,
+            "problems": [problem._asdict() for problem in self.problems],
+            "variables": self.num_variables,
+            "bytes": self.num_bytes,
+            "notes": list(self.notes),
+        }
+
+
+def verify(path: str | os.PathLike[str], *, progress: Progress = SILENT) -> VerifyResult:
+    """Reads all of a checkpoint and compares it with its own sizes, places and checksums.
+
+    Every variable is looked at by itself, so that one that is damaged does not hide others.
+
+    Args:
+      path: the checkpoint in any spelling.
+      progress: told how far it is.
+
+    Raises:
+      NotFoundError: there is no such checkpoint.
+      UnsupportedError: the file is no checkpoint.
+    """
+    try:
+        family = resolve(path)
+    except CheckpointError as error:
+        return _incomplete(Path(path), error)
+    problems: list[Problem] = []
+    num_variables = 0
+    try:
+        names, problem_of, shards = _checks(family)
+    except CheckpointError as error:
+        problems.append(Problem("index", _file_named(family, error), None, _one_line(error)))
+    else:
+        num_variables = len(names)
+        with progress.task(f"Verifying {family.prefix.name}", num_variables, "variables") as task:
+            for name in names:
+                problem = problem_of(name)
+                problems += [] if problem is None else [problem]
+                task.advance()
+        known = {problem.path for problem in problems}
+        problems += [
+            Problem("missing-file", str(shard), None, f"{shard.name} is not there.")
+            for shard in shards
+            if str(shard) not in known and not shard.is_file()
+        ]
+    return VerifyResult(
+        family.prefix,
+        family.kind,
+        tuple(problems),
+        num_variables,
+        sum(file.stat().st_size for file in family.files),
+        _NO_CHECKSUMS if family.kind == "safetensors" else (),
+    )
+
+
+def _incomplete(path: Path, error: CheckpointError) -> VerifyResult:
+    """Files of a checkpoint are missing, so that the others cannot be read either."""
+    start = path.name.partition(".data-")[0].removesuffix(".index").removesuffix(".meta")
+    is_v2 = any(
+        DATA_FILE.fullmatch(name) and name.startswith(start) for name in names_in(path.parent)
+    )
+    kind = "checkpoint-v2" if is_v2 else "checkpoint-v1"
+    problem = Problem("missing-file", str(path), None, _one_line(error))
+    return VerifyResult(path, kind, (problem,), 0, 0)
+
+
+def _checks(family: Family) -> tuple[list[str], Callable[[str], Problem | None], list[Path]]:
+    """The names of the variables, what looks at one of them, and the .data files there should be.
+
+    Raises:
+      CheckpointError: the index is broken.
+    """
+    pages = Pages()
+    if family.kind == "checkpoint-v2":
+        bundle = Bundle(family.prefix)
+        sizes: dict[Path, int | None] = {}
+
+        def look_at(name: str) -> Problem | None:
+            try:
+                places = bundle.places(name)
+            except CheckpointError as error:
+                return Problem("index", _file_named(family, error), name, _one_line(error))
+            for place in places:
+                path = data_path(family.prefix, place.shard, bundle.num_shards)
+                if path not in sizes:
+                    sizes[path] = path.stat().st_size if path.is_file() else None
+                problem = _misplaced(name, place, path, sizes[path])
+                if problem is not None:
+                    return problem
+            return _unreadable(family, name, lambda: bundle.read(name), pages)
+
+        count = bundle.num_shards
+        shards = [data_path(family.prefix, shard, count) for shard in range(count)]
+        return list(bundle.variables), look_at, shards
+    saved = api.open(family)
+    return list(saved), lambda name: _unreadable(family, name, lambda: saved[name], pages), []
+
+
+def _misplaced(name: str, place: Entry, path: Path, size: int | None) -> Problem | None:
+    """What is wrong with where an entry says its values lie; None where nothing is."""
+    end = place.offset + place.size
+    if not place.size:
+        return None
+    if size is None:
+        return Problem("missing-file", str(path), name, f"{path.name} is not there.")
+    if end > size:
+        where = f"bytes {place.offset} to {end}"
+        return Problem("cut-file", str(path), name, f"{where} of a file that has {size} bytes.")
+    return None
+
+
+def _unreadable(
+    family: Family, name: str, read: Callable[[], Array], pages: Pages
+) -> Problem | None:
+    try:
+        pages.passed(read().nbytes)
+    except CheckpointError as error:
+        kind = "checksum" if "checksum" in error.message else "values"
+        return Problem(kind, _file_named(family, error), name, _one_line(error))
+    return None
+
+
+def _file_named(family: Family, error: CheckpointError) -> str:
+    """The file that a message begins with; messages of all forms do."""
+    named = [str(file) for file in family.files if error.message.startswith(f"{file}:")]
+    return named[0] if named else str(family.files[0])
+
+
+def _one_line(error: SlimtuneError) -> str:
+    parts = (error.message, error.expected, error.received)
+    words = ("", "expected ", "received ")
+    return " ".join(
+        f"{word}{' '.join(part.split())}" for word, part in zip(words, parts, strict=True) if part
+    )

@@ -1,0 +1,48 @@
+"""slimtune average: the mean of several checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scripts.output import Output
+from scripts.verb import shell_words, verb
+
+if TYPE_CHECKING:
+    from checkpoints.averaging import Averaged
+
+
+@verb(
+    "average",
+    example="slimtune average run/model.ckpt-800 run/model.ckpt-900 run/model.ckpt-1000 mean.ckpt",
+)
+@click.argument("sources", metavar="A B ...", nargs=-1, required=True)
+@click.argument("destination", metavar="DST")
+@click.option(
+    "--to",
+    "version",
+    type=click.Choice(["v1", "v2", "npz", "safetensors"]),
+    help="The form of DST; left out, as its name ends: .npz, .safetensors, else V2.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace DST.")
+def command(output: Output, sources: tuple[str, ...], destination: str, **options: Any) -> None:
+    """Write the mean of the checkpoints A, B and so on to DST.
+
+    Float variables become their mean, summed in 64 bits; the step becomes the highest; other
+    variables are the newest checkpoint's, which is said where they differ. What is written is
+    read again and compared.
+    """
+    import checkpoints
+
+    done = checkpoints.average(sources, destination, progress=output, **options)
+    output.result(done.as_json(), _text(done))
+    output.next(shell_words("slimtune", "inspect", str(done.path)))
+
+
+def _text(done: Averaged) -> str:
+    step = "unknown" if done.step is None else done.step
+    return (
+        f"{done.path}: the mean of {len(done.sources)} checkpoints, {done.num_averaged} variables"
+        f" averaged, step {step}, {done.num_bytes / 1e6:,.1f} MB"
+    )
