@@ -244,7 +244,7 @@ def _matcher(
 
 def _matches_nothing(what: str, text: str, names: Mapping[str, str]) -> NotFoundError:
     scopes = {name[: found.start()] for name in names for found in re.finditer("/", name)}
-    near = near_names(text.strip("^$/"), [*names, *scopes])
+    near = near_names(text.strip("^$/"), [*names, *sorted(scopes)])
     return NotFoundError(
         f"{what} matches none of {counted(len(names), 'variable')}.",
         expected="a regular expression that is found in a name",
