@@ -14,7 +14,6 @@ Source:
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import struct
@@ -35,9 +34,8 @@ from checkpoints.errors import (
     UnsupportedError,
 )
 from checkpoints.mapped import map_file
+from checkpoints.npy_header import HEAD_BYTES, read_npy_header
 from checkpoints.tensors import (
-    MAX_ELEMENTS,
-    MAX_RANK,
     Array,
     Shape,
     Variable,
@@ -57,7 +55,6 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 _ENCRYPTED = 1
 # Deflate makes at most 1032 bytes of one.
 _LARGEST_GROWTH = 1032
-_NPY_HEADER_BYTES = 1 << 14
 _NEXT_STEP = "Copy or download the file again."
 
 
@@ -149,7 +146,7 @@ class NpzFile:
     def _infos(self) -> list[zipfile.ZipInfo]:
         try:
             with zipfile.ZipFile(self._path) as archive:
-                return [info for info in archive.infolist() if not info.is_dir()]
+                return [info for info in archive.infolist() if not info.filename.endswith("/")]
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
             raise CheckpointError(
                 f"{self._path}: the list of the archive's members cannot be read.",
@@ -179,10 +176,10 @@ class NpzFile:
                     received=f"{info.file_size} bytes in {info.compress_size}",
                 )
             stored = self._data[start : start + info.compress_size]
-            # A header is no longer than this, deflated or not.
-            head = stored[:_NPY_HEADER_BYTES]
-            head = _inflated(head, _NPY_HEADER_BYTES) if is_deflated else head
-            values_start, dtype, is_fortran, shape = _npy_header(bytes(head))
+            # A header is not longer than this, deflated or not.
+            head = stored[:HEAD_BYTES]
+            head = _inflated(head, HEAD_BYTES) if is_deflated else head
+            values_start, dtype, is_fortran, shape = read_npy_header(bytes(head))
             if dtype.hasobject:
                 raise UnsupportedError(
                     "it holds pickled Python objects, which are never opened",
@@ -292,14 +289,20 @@ class NpzFile:
         return values
 
     def _strings(self, member: Member, flat: npt.NDArray[Any]) -> list[bytes]:
+        """Bytes, or text as UTF-8, in C order."""
         if member.is_fortran:
             flat = flat.reshape(member.shape, order="F").reshape(-1)
+        if flat.dtype.kind == "S":
+            values: list[bytes] = flat.tolist()
+            return values
+        # numpy's own way to text does not survive what is no text.
+        data, width = flat.astype(flat.dtype.newbyteorder("<")).tobytes(), flat.dtype.itemsize
         try:
             return [
-                value if isinstance(value, bytes) else value.encode("utf-8")
-                for value in flat.tolist()
+                data[start : start + width].decode("utf-32-le").rstrip("\0").encode("utf-8")
+                for start in range(0, len(data), width)
             ]
-        except ValueError as error:
+        except UnicodeError as error:
             raise self._error(member.name, BrokenFileError("it holds no valid text")) from error
 
     def _error(self, name: str, error: SlimtuneError) -> SlimtuneError:
@@ -319,27 +322,6 @@ def _inflated(data: memoryview, limit: int) -> memoryview:
         return memoryview(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, limit))
     except zlib.error as error:
         raise BrokenFileError(f"its deflated bytes are damaged ({error})") from error
-
-
-def _npy_header(head: bytes) -> tuple[int, np.dtype[Any], bool, Shape]:
-    """Where the values begin, their dtype, whether they are in Fortran's order, the shape."""
-    stream = io.BytesIO(head)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version not in readers:
-            raise UnsupportedError(f"its .npy version {version[0]}.{version[1]} is not read")
-        shape, is_fortran, dtype = readers[version](stream)
-    except (ValueError, TypeError, SyntaxError, RecursionError) as error:
-        raise BrokenFileError("its .npy header cannot be read") from error
-    if len(shape) > MAX_RANK or any(size < 0 for size in shape):
-        raise BrokenFileError(f"its shape {list(shape)} is impossible")
-    if math.prod(size for size in shape if size) > MAX_ELEMENTS or not dtype.itemsize:
-        raise BrokenFileError(f"it cannot hold {dtype} {list(shape)}")
-    return stream.tell(), dtype, bool(is_fortran), shape
 
 
 def _is_text(part: dict[str, Any]) -> bool:
