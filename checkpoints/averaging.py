@@ -229,7 +229,7 @@ def _notes(mean: _Mean, newest: Checkpoint) -> tuple[str, ...]:
     if mean.taken:
         names = sorted(mean.taken, key=as_key)
         notes.append(
-            f"{counted(len(names), 'variable')} that have no mean differ and are those of"
+            f"Of variables without a mean {len(names)} differ; they are those of"
             f" {newest.label}:\n{listed(names)}"
         )
     if mean.not_finite:

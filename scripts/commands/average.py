@@ -41,8 +41,10 @@ def command(output: Output, sources: tuple[str, ...], destination: str, **option
 
 
 def _text(done: Averaged) -> str:
+    from checkpoints.errors import counted
+
     step = "unknown" if done.step is None else done.step
     return (
-        f"{done.path}: the mean of {len(done.sources)} checkpoints, {done.num_averaged} variables"
-        f" averaged, step {step}, {done.num_bytes / 1e6:,.1f} MB"
+        f"{done.path}: the mean of {len(done.sources)} checkpoints, "
+        f"{counted(done.num_averaged, 'variable')} averaged, step {step}, {done.num_bytes / 1e6:,.1f} MB"
     )

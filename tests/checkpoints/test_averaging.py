@@ -86,7 +86,8 @@ def test_what_has_no_mean_is_the_newest_and_said(tmp_path, heard, same):
     done = checkpoints.average(paths, tmp_path / "mean.ckpt", version="v1", progress=heard)
     assert done.taken == ("counts", "vocabulary") and done.newest == paths[0]
     assert heard.said == [
-        f"2 variables that have no mean differ and are those of {paths[0]}:\n  counts\n  vocabulary"
+        f"Of variables without a mean 2 differ; they are those of {paths[0]}:\n"
+        "  counts\n  vocabulary"
     ]
     with checkpoints.open(tmp_path / "mean.ckpt") as saved:
         assert saved.family.kind == "checkpoint-v1"
