@@ -17,6 +17,7 @@ from exporters.graph import Graph
 from exporters.labels import read_labels
 from exporters.metadata import Metadata
 from exporters.names import TensorName
+from exporters.options import ModelOptions
 from exporters.sources import Source, find_source
 from exporters.verdict import Verification, VerifyMode
 
@@ -118,6 +119,7 @@ class Request:
       trust: whether ops that reach files, the network or Python are run.
       selection: which variables are taken, and how.
       slicing: which variables a checkpoint keeps in slices.
+      options: how a model is changed on its way.
     """
 
     destination: Path
@@ -135,6 +137,7 @@ class Request:
     trust: bool
     selection: Selection
     slicing: Slicing | None
+    options: ModelOptions
 
 
 class _Notes:
@@ -168,6 +171,7 @@ def convert(
     to: str | None = None,
     selection: Selection | None = None,
     slicing: Slicing | None = None,
+    options: ModelOptions | None = None,
     progress: Progress = SILENT,
 ) -> Conversion:
     """Converts a model, and verifies what was written before it gets its name.
@@ -193,6 +197,7 @@ def convert(
       selection: of a checkpoint: which variables are taken, under which names and in which
         dtype; of a model only its choice of weights counts.
       slicing: which variables a V1 or V2 checkpoint keeps in slices; left out, none.
+      options: how a model is changed on its way: optimised, quantised, ...
       progress: told of choices, and how far the work is.
 
     Raises:
@@ -204,6 +209,8 @@ def convert(
       VerificationError: what was written is not what it should be; it is not left in place.
     """
     form = form_of(destination, to)
+    options = options or ModelOptions()
+    options.refuse_for(form.name)
     notes = _Notes(progress)
     request = Request(
         destination=Path(destination),
@@ -221,6 +228,7 @@ def convert(
         trust=trust,
         selection=selection or Selection(),
         slicing=slicing,
+        options=options,
     )
     conversion = _load(form.writer)(request, notes)
     return replace(conversion, notes=tuple(notes.lines))
