@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -126,7 +126,7 @@ def select(
     selection = selection or Selection()
     taken = _with_weights(saved, selection.weights, progress)
     taken = _dropped(saved, taken, selection.drop, progress)
-    taken = _filtered(taken, selection, progress)
+    taken = _filtered(saved, taken, selection, progress)
     taken = _renamed(taken, selection.rename, progress)
     if not taken and saved.variables:
         raise NotFoundError(
@@ -147,8 +147,8 @@ def _with_weights(saved: SavedVariables, weights: Weights, progress: Progress) -
     averages = averaged_names(saved.variables)
     if weights == "auto" and averages:
         progress.say(
-            f"Weights: raw, as they were trained; {counted(len(averages), 'average')} of them"
-            " stand beside them (--weights ema takes these instead)."
+            f"Weights: raw, as they were trained; there are averages of"
+            f" {counted(len(averages), 'variable')} too (--weights ema takes these instead)."
         )
     if weights != "ema":
         return taken
@@ -213,9 +213,13 @@ def _dropped(
     return taken
 
 
-def _filtered(taken: dict[str, str], selection: Selection, progress: Progress) -> dict[str, str]:
-    include = [(_matcher("--include", text, taken)) for text in selection.include]
-    exclude = [(_matcher("--exclude", text, taken)) for text in selection.exclude]
+def _filtered(
+    saved: SavedVariables, taken: dict[str, str], selection: Selection, progress: Progress
+) -> dict[str, str]:
+    # What matches a variable that was dropped is no slip of the pen.
+    names = {**dict.fromkeys(saved.variables), **dict.fromkeys(taken)}
+    include = [_matcher("--include", text, names) for text in selection.include]
+    exclude = [_matcher("--exclude", text, names) for text in selection.exclude]
     if not include and not exclude:
         return taken
     kept = {
@@ -229,7 +233,7 @@ def _filtered(taken: dict[str, str], selection: Selection, progress: Progress) -
 
 
 def _matcher(
-    option: str, text: str, names: Mapping[str, str]
+    option: str, text: str, names: Collection[str]
 ) -> Callable[[str], re.Match[str] | None]:
     try:
         pattern = re.compile(text)
@@ -242,7 +246,7 @@ def _matcher(
     return pattern.search
 
 
-def _matches_nothing(what: str, text: str, names: Mapping[str, str]) -> NotFoundError:
+def _matches_nothing(what: str, text: str, names: Collection[str]) -> NotFoundError:
     scopes = {name[: found.start()] for name in names for found in re.finditer("/", name)}
     near = near_names(text.strip("^$/"), [*names, *sorted(scopes)])
     return NotFoundError(

@@ -41,7 +41,7 @@ def test_everything(saved, heard):
         np.testing.assert_array_equal(taken[name], saved[name])
     assert bytes(taken.bytes_of("net/bias")) == VALUES["net/bias"].tobytes()
     assert heard.said == [
-        "Weights: raw, as they were trained; 2 averages of them stand beside them"
+        "Weights: raw, as they were trained; there are averages of 2 variables too"
         " (--weights ema takes these instead)."
     ]
 
@@ -144,6 +144,11 @@ def test_what_matches_nothing_is_an_error_with_near_names(saved, selection):
     with pytest.raises(NotFoundError, match="matches none of 12 variables") as caught:
         select(saved, selection)
     assert caught.value.next_step == "Did you mean net, net/bn?"
+
+
+def test_an_expression_for_what_was_dropped_is_none_too_many(saved):
+    taken = select(saved, Selection("raw", drop=("slots",), exclude=("Adam$", EMA)))
+    assert "net/weights/Adam" not in taken and "net/weights" in taken
 
 
 def test_no_regular_expression(saved):

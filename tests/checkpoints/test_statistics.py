@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from checkpoints import statistics
-from checkpoints.statistics import Statistics, statistics_of
+from checkpoints.statistics import Statistics, statistics_of, untouched_batch_norms
 
 
 @pytest.mark.parametrize("piece", [1 << 20, 7])
@@ -48,3 +48,32 @@ def test_integers_booleans_complex_numbers_and_strings():
     assert statistics_of(np.array([3 + 4j])) == Statistics(5.0, 5.0, 5.0, 0.0, 0, 0)
     assert statistics_of(np.array([b"a"], object)) is None
     assert statistics_of(np.array([200, 255], np.uint8)).maximum == 255
+
+
+def batch_norms(**values):
+    names = {"mean": "moving_mean", "variance": "moving_variance"}
+    figures = {}
+    for name, value in values.items():
+        scope, _, kind = name.rpartition("_")
+        figures[f"net/{scope}/{names.get(kind, kind)}"] = statistics_of(np.array(value))
+    return figures
+
+
+def test_batch_norms_whose_averages_never_moved():
+    figures = batch_norms(
+        a_mean=[0.0, 0.0], a_variance=[1.0, 1.0], a_beta=[0.0],
+        b_mean=[0.0, 0.1], b_variance=[1.0, 1.0],
+        c_mean=[0.0], c_variance=[0.9],
+        d_variance=[1.0],
+        e_mean=[0.0, np.nan], e_variance=[1.0, 1.0],
+    )  # fmt: skip
+    assert untouched_batch_norms(figures) == (["net/a", "net/d"], 5)
+    assert untouched_batch_norms({"w": statistics_of(np.zeros(3))}) == ([], 0)
+
+
+def test_batch_norms_of_object_based_checkpoints():
+    figures = {
+        f"bn/moving_{kind}/.ATTRIBUTES/VARIABLE_VALUE": statistics_of(np.full(3, value))
+        for kind, value in (("mean", 0.0), ("variance", 1.0))
+    }
+    assert untouched_batch_norms(figures) == (["bn"], 1)

@@ -159,6 +159,54 @@ def test_other_files_are_named(run, capsys):
     ]
 
 
+BATCH_NORM = {
+    f"net/{scope}/BatchNorm/moving_{kind}": np.full(4, value, np.float32)
+    for scope, initial in (("a", True), ("b", True), ("c", False))
+    for kind, value in (("mean", 0 if initial else 0.5), ("variance", 1))
+}
+
+
+def test_batch_norm_averages_that_never_moved_are_told(tmp_path, capsys):
+    """A net that was trained without running its update ops."""
+    checkpoints.write(tmp_path / "m.ckpt", BATCH_NORM)
+    code, result = slimtune_json(capsys, tmp_path / "m.ckpt", "--stats")
+    (note,) = result["notes"]
+    assert code == 0
+    assert note.startswith(
+        "The averages of 2 of 3 batch norms are still at their initial values (mean 0, variance 1)"
+    )
+    assert note.splitlines()[1:] == ["  net/a/BatchNorm", "  net/b/BatchNorm"]
+    code, out, _ = slimtune(capsys, tmp_path / "m.ckpt", "--stats")
+    assert code == 0 and note in out
+
+    trained = {name: value + np.float32(0.1) for name, value in BATCH_NORM.items()}
+    checkpoints.write(tmp_path / "trained.ckpt", trained)
+    assert "notes" not in slimtune_json(capsys, tmp_path / "trained.ckpt", "--stats")[1]
+    assert "notes" not in slimtune_json(capsys, tmp_path / "m.ckpt")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "title"),
+    [("m.npz", "npz", "numpy arrays"), ("m.safetensors", "safetensors", "safetensors file")],
+)
+def test_files_of_arrays(tmp_path, capsys, name, kind, title):
+    values = {"net/w": np.ones((2, 3), np.float32), "global_step": np.array(7)}
+    checkpoints.write(tmp_path / name, values, metadata={"step": "7"})
+    code, result = slimtune_json(capsys, tmp_path / name, "--stats")
+    assert code == 0
+    assert (result["kind"], result["files"]) == (kind, [str(tmp_path / name)])
+    assert result["metadata"] == {"step": "7"}
+    assert {v["name"]: (v["role"], v["max"]) for v in result["variables"]} == {
+        "net/w": ("model", 1.0),
+        "global_step": ("step", 7),
+    }
+    code, out, _ = slimtune(capsys, tmp_path / name)
+    assert out.splitlines()[:2] == [
+        f"{tmp_path / name}: {title}, 2 variables, 6 parameters",
+        "step: 7",
+    ]
+
+
 def test_errors_are_messages(run, capsys):
     code, result = slimtune_json(capsys, run / "nothing")
     assert code == 1
