@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-
-import checkpoints
-from checkpoints.api import Checkpoint
-from checkpoints.errors import GraphError, UsageError
-from checkpoints.files import refuse_existing
 from checkpoints.progress import Progress
-from checkpoints.selection import select
-from exporters.conversion import Conversion, Endpoint, Request
-from exporters.freezing import FrozenGraph, prepare
-from exporters.graph import as_graph
-from exporters.labels import count_classes, is_probabilities, refuse_other_count
-from exporters.metadata import Metadata, read_metadata, stored_metadata
-from exporters.names import TensorName, tensor_of
+from exporters.conversion import Conversion, Request
+from exporters.preparing import converted, prepared
 from exporters.proved import write_proved
-from exporters.sources import Source, graph_wanted
-from exporters.values import Values
 
 
 def write(request: Request, progress: Progress) -> Conversion:
@@ -31,134 +17,8 @@ def write(request: Request, progress: Progress) -> Conversion:
       UnsupportedError: the file would be larger than a .pb can be.
       VerificationError: the file is not what it should be; it is not left in place.
     """
-    refuse_existing(request.destination, request.overwrite)
-    _refuse_variable_options(request)
-    source = request.source
-    with _opened(source) as saved:
-        if source.graph is None:
-            raise graph_wanted(source, saved)
-        whole = as_graph(source.graph)
-        metadata = request.metadata or read_metadata(whole) or stored_metadata(saved)
-        values = (
-            select(saved, request.selection, progress=progress)
-            if isinstance(saved, Checkpoint)
-            else saved
-        )
-        if metadata is not None and source.step is not None:
-            metadata = replace(metadata, step=source.step)
-        frozen = prepare(
-            whole,
-            values,
-            outputs=request.outputs,
-            inputs=request.inputs,
-            metadata=metadata,
-            keep_training=request.keep_training,
-            progress=progress,
-        )
-        frozen = replace(frozen, metadata=_describe(frozen, request))
+    with prepared(request, progress) as frozen:
         verification = write_proved(
             frozen, request.destination, request.verify, trust=request.trust, progress=progress
         )
-    return Conversion(
-        path=request.destination,
-        form="pb",
-        graph=whole.path,
-        checkpoint=None if source.family is None else source.family.prefix,
-        inputs=tuple(Endpoint.of(frozen.graph, tensor) for tensor in frozen.inputs),
-        outputs=tuple(Endpoint.of(frozen.graph, tensor) for tensor in frozen.outputs),
-        nodes=frozen.num_nodes,
-        parameters=frozen.parameters,
-        num_bytes=request.destination.stat().st_size,
-        verification=verification,
-        metadata=frozen.metadata,
-    )
-
-
-def _refuse_variable_options(request: Request) -> None:
-    if request.selection.changes or request.slicing is not None:
-        raise UsageError(
-            f"{request.destination}: a model needs all of its variables as they are.",
-            expected="--include, --exclude, --rename, --dtype, --drop and --partition for"
-            " checkpoints and arrays only",
-            next_step="Convert the checkpoint first, then that to a model.",
-        )
-    if request.source.family is None and request.selection.weights != "auto":
-        raise UsageError(
-            f"{request.destination}: --weights chooses between variables, and the graph has none.",
-            next_step="Leave it out, or name the variables: --checkpoint C",
-        )
-
-
-def _opened(source: Source) -> AbstractContextManager[Values]:
-    if source.family is None:
-        return nullcontext({})
-    saved: Checkpoint = checkpoints.open(source.family)
-    return saved
-
-
-def _describe(frozen: FrozenGraph, request: Request) -> Metadata | None:
-    """The metadata to write: the graph's, fitted to the pruned graph, with the labels asked for."""
-    metadata = frozen.metadata
-    if metadata is not None or request.labels is not None:
-        metadata = _fit(metadata or Metadata(), frozen)
-        if request.labels is not None:
-            metadata = replace(metadata, classes=request.labels)
-    _check_classes(frozen, metadata, request)
-    return metadata
-
-
-def _check_classes(frozen: FrozenGraph, metadata: Metadata | None, request: Request) -> None:
-    """Compares the class names, and the number asked for, with the model's own count."""
-    names = () if metadata is None else metadata.classes
-    if not names and request.classes is None:
-        return
-    outputs = {} if metadata is None else metadata.outputs
-    answers = outputs.get("logits") or outputs.get("probabilities")
-    tensor = tensor_of(answers) if answers else frozen.outputs[0]
-    count = count_classes(frozen.graph, tensor, frozen.variables)
-    if count is None:
-        if request.labels is None and request.classes is None:
-            return
-        raise GraphError(
-            f"How many classes {tensor} has cannot be told, so nothing can be counted against it.",
-            expected="an output whose last dimension is known, or a dense layer behind it",
-            next_step="Name the logits: --outputs NAME",
-        )
-    if request.classes is not None and request.classes != count:
-        raise GraphError(
-            f"The model does not have {request.classes} classes.",
-            expected=f"{count}, as its weights have",
-            received=request.classes,
-            next_step=f"Leave --classes out, or train with {request.classes} classes.",
-        )
-    if names:
-        own = "The class names in the metadata"
-        refuse_other_count(names, count, own if request.labels is None else request.labels_source)
-
-
-def _fit(metadata: Metadata, frozen: FrozenGraph) -> Metadata:
-    """Names of tensors that the pruned graph still has; guesses where there were none."""
-    outputs = {
-        role: name
-        for role, name in metadata.outputs.items()
-        if tensor_of(name).node in frozen.graph.nodes
-    }
-    if not outputs:
-        first = frozen.outputs[0]
-        role = "probabilities" if is_probabilities(frozen.graph, first) else "logits"
-        outputs = {role: str(first)}
-    name = metadata.input
-    if (name is None or tensor_of(name) not in frozen.inputs) and frozen.inputs:
-        name = str(frozen.inputs[0])
-    size = metadata.image_size
-    if size is None and name is not None:
-        size = _square_size(frozen, tensor_of(name))
-    return replace(metadata, input=name, outputs=outputs, image_size=size)
-
-
-def _square_size(frozen: FrozenGraph, tensor: TensorName) -> int | None:
-    """Height and width of an input of pictures, [batch, size, size, channels]."""
-    shape = frozen.graph.shape(tensor) if tensor.node in frozen.graph.nodes else None
-    if shape is None or len(shape) != 4 or shape[1] != shape[2]:
-        return None
-    return shape[1]
+    return converted(request, frozen, verification, num_bytes=request.destination.stat().st_size)

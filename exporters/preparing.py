@@ -1,0 +1,186 @@
+"""What every form of a model starts from: the frozen graph, with the metadata that it will carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+
+import checkpoints
+from checkpoints.api import Checkpoint
+from checkpoints.errors import GraphError, UsageError
+from checkpoints.files import refuse_existing
+from checkpoints.progress import Progress
+from checkpoints.selection import select
+from exporters.conversion import Conversion, Endpoint, Request
+from exporters.freezing import FrozenGraph, prepare
+from exporters.graph import as_graph
+from exporters.labels import count_classes, is_probabilities, refuse_other_count
+from exporters.metadata import Metadata, read_metadata, stored_metadata
+from exporters.names import TensorName, tensor_of
+from exporters.sources import Source, graph_wanted
+from exporters.values import Values
+from exporters.verdict import Verification
+
+
+@contextmanager
+def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
+    """The frozen graph that was asked for; its variables can be read within the block.
+
+    Raises:
+      OutputExistsError: the destination is there and may not be replaced.
+      UsageError: options belong to variables alone.
+      GraphError: there is no graph, or graph, outputs, labels and variables do not fit.
+      UnsupportedError: the graph would be larger than a message can be.
+    """
+    refuse_existing(request.destination, request.overwrite)
+    _refuse_variable_options(request)
+    source = request.source
+    with _opened(source) as saved:
+        if source.graph is None:
+            raise graph_wanted(source, saved)
+        whole = as_graph(source.graph)
+        metadata = request.metadata or read_metadata(whole) or stored_metadata(saved)
+        values = (
+            select(saved, request.selection, progress=progress)
+            if isinstance(saved, Checkpoint)
+            else saved
+        )
+        if metadata is not None and source.step is not None:
+            metadata = replace(metadata, step=source.step)
+        frozen = prepare(
+            whole,
+            values,
+            outputs=request.outputs,
+            inputs=request.inputs,
+            metadata=metadata,
+            keep_training=request.keep_training,
+            progress=progress,
+        )
+        yield replace(frozen, metadata=_describe(frozen, request))
+
+
+def converted(
+    request: Request,
+    frozen: FrozenGraph,
+    verification: Verification,
+    *,
+    num_bytes: int,
+    nodes: int | None = None,
+    written: FrozenGraph | None = None,
+) -> Conversion:
+    """What is told of a model that was written.
+
+    Args:
+      request: what was asked for.
+      frozen: the frozen graph, as it was prepared.
+      verification: how what was written was compared with it.
+      num_bytes: the size of what was written.
+      nodes: how many nodes were written; left out, those of `written`.
+      written: the graph as it was written, where it was changed on the way.
+    """
+    written = written or frozen
+    family = request.source.family
+    return Conversion(
+        path=request.destination,
+        form=request.form,
+        graph=frozen.source.path,
+        checkpoint=None if family is None else family.prefix,
+        inputs=tuple(Endpoint.of(written.graph, tensor) for tensor in written.inputs),
+        outputs=tuple(Endpoint.of(written.graph, tensor) for tensor in written.outputs),
+        nodes=written.num_nodes if nodes is None else nodes,
+        parameters=frozen.parameters,
+        num_bytes=num_bytes,
+        verification=verification,
+        metadata=written.metadata,
+    )
+
+
+def _refuse_variable_options(request: Request) -> None:
+    if request.selection.changes or request.slicing is not None:
+        raise UsageError(
+            f"{request.destination}: a model needs all of its variables as they are.",
+            expected="--include, --exclude, --rename, --dtype, --drop and --partition for"
+            " checkpoints and arrays only",
+            next_step="Convert the checkpoint first, then that to a model.",
+        )
+    if request.source.family is None and request.selection.weights != "auto":
+        raise UsageError(
+            f"{request.destination}: --weights chooses between variables, and the graph has none.",
+            next_step="Leave it out, or name the variables: --checkpoint C",
+        )
+
+
+def _opened(source: Source) -> AbstractContextManager[Values]:
+    if source.family is None:
+        return nullcontext({})
+    saved: Checkpoint = checkpoints.open(source.family)
+    return saved
+
+
+def _describe(frozen: FrozenGraph, request: Request) -> Metadata | None:
+    """The metadata to write: the graph's, fitted to the pruned graph, with the labels asked for."""
+    metadata = frozen.metadata
+    if metadata is not None or request.labels is not None:
+        metadata = _fit(metadata or Metadata(), frozen)
+        if request.labels is not None:
+            metadata = replace(metadata, classes=request.labels)
+    _check_classes(frozen, metadata, request)
+    return metadata
+
+
+def _check_classes(frozen: FrozenGraph, metadata: Metadata | None, request: Request) -> None:
+    """Compares the class names, and the number asked for, with the model's own count."""
+    names = () if metadata is None else metadata.classes
+    if not names and request.classes is None:
+        return
+    outputs = {} if metadata is None else metadata.outputs
+    answers = outputs.get("logits") or outputs.get("probabilities")
+    tensor = tensor_of(answers) if answers else frozen.outputs[0]
+    count = count_classes(frozen.graph, tensor, frozen.variables)
+    if count is None:
+        if request.labels is None and request.classes is None:
+            return
+        raise GraphError(
+            f"How many classes {tensor} has cannot be told, so nothing can be counted against it.",
+            expected="an output whose last dimension is known, or a dense layer behind it",
+            next_step="Name the logits: --outputs NAME",
+        )
+    if request.classes is not None and request.classes != count:
+        raise GraphError(
+            f"The model does not have {request.classes} classes.",
+            expected=f"{count}, as its weights have",
+            received=request.classes,
+            next_step=f"Leave --classes out, or train with {request.classes} classes.",
+        )
+    if names:
+        own = "The class names in the metadata"
+        refuse_other_count(names, count, own if request.labels is None else request.labels_source)
+
+
+def _fit(metadata: Metadata, frozen: FrozenGraph) -> Metadata:
+    """Names of tensors that the pruned graph still has; guesses where there were none."""
+    outputs = {
+        role: name
+        for role, name in metadata.outputs.items()
+        if tensor_of(name).node in frozen.graph.nodes
+    }
+    if not outputs:
+        first = frozen.outputs[0]
+        role = "probabilities" if is_probabilities(frozen.graph, first) else "logits"
+        outputs = {role: str(first)}
+    name = metadata.input
+    if (name is None or tensor_of(name) not in frozen.inputs) and frozen.inputs:
+        name = str(frozen.inputs[0])
+    size = metadata.image_size
+    if size is None and name is not None:
+        size = _square_size(frozen, tensor_of(name))
+    return replace(metadata, input=name, outputs=outputs, image_size=size)
+
+
+def _square_size(frozen: FrozenGraph, tensor: TensorName) -> int | None:
+    """Height and width of an input of pictures, [batch, size, size, channels]."""
+    shape = frozen.graph.shape(tensor) if tensor.node in frozen.graph.nodes else None
+    if shape is None or len(shape) != 4 or shape[1] != shape[2]:
+        return None
+    return shape[1]
