@@ -16,6 +16,7 @@ LIST_TARGET = 12.0
 FREEZE_TARGET = 12.0
 FREEZE_MEMORY_TARGET = 4.0
 READ_TARGET = 1.0
+CONVERT_TARGET = 5.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def cases_on(files: Files, directory: Path) -> list[Case]:
 
     Args:
       files: what is listed, read and frozen.
-      directory: where frozen graphs are written.
+      directory: where frozen graphs and checkpoints are written.
     """
     return [
         _list_case("list", "list a V2 checkpoint", files.v2),
@@ -63,6 +64,8 @@ def cases_on(files: Files, directory: Path) -> list[Case]:
         _read_case("read", "read all values of a V2 checkpoint", files.v2),
         _read_case("read-v1", "read all values of a V1 checkpoint", files.v1, in_quick=False),
         _freeze_case(files, directory),
+        _convert_case("convert", files.v1, directory, "v2"),
+        _convert_case("convert-v1", files.v2, directory, "v1", in_quick=False),
     ]
 
 
@@ -154,6 +157,46 @@ def _freeze_case(files: Files, directory: Path) -> Case:
         ),
         check=_same_answers(files, ours, theirs),
     )
+
+
+def _convert_case(
+    name: str, source: Path, directory: Path, version: str, in_quick: bool = True
+) -> Case:
+    # TensorFlow would leave one version under the name of the other.
+    ours, theirs = directory / f"slimtune-{version}", directory / f"tensorflow-{version}"
+    return Case(
+        name=name,
+        title=f"write a checkpoint of the other version as {version.upper()}",
+        ours=Contender(
+            "slimtune convert",
+            slimtune("convert", source, ours, "--to", version, "--overwrite", "--json"),
+        ),
+        peers=(
+            Peer(
+                "tf.train.Saver",
+                python("scripts.bench.peers.convert_checkpoint", source, theirs, version.upper()),
+                target=CONVERT_TARGET,
+            ),
+        ),
+        check=_same_values(ours, theirs),
+        in_quick=in_quick,
+    )
+
+
+def _same_values(ours: Path, theirs: Path) -> Check:
+    """Compares two checkpoints that were written from the same one."""
+
+    def check(printed: Mapping[str, str]) -> str:
+        import checkpoints
+
+        found = checkpoints.diff(ours, theirs)
+        if not found.is_equal:
+            raise VerificationError(
+                "The two checkpoints hold different variables.", received=found.as_json()
+            )
+        return f"values of {found.num_same} variables"
+
+    return check
 
 
 def _same_answers(files: Files, ours: Path, theirs: Path) -> Check:

@@ -102,6 +102,8 @@ def tiny_files(tmp_path_factory):
         ("list", "names, dtypes, shapes of 3 variables"),
         ("read-v1", "sum of all values' words"),
         ("freeze", "answers to the same pictures, bit for bit"),
+        ("convert", "values of 3 variables"),
+        ("convert-v1", "values of 3 variables"),
     ],
 )
 def test_slimtune_and_tensorflow_come_to_the_same_result(tiny_files, tmp_path, name, equal):
