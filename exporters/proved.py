@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from checkpoints.files import atomic_file
@@ -18,6 +19,7 @@ def write_proved(
     verify: VerifyMode = "auto",
     *,
     trust: bool = False,
+    compare: Callable[[Path], Verification] | None = None,
     progress: Progress = SILENT,
 ) -> Verification:
     """Writes a frozen graph beside its place, verifies the file, and then gives it its name.
@@ -29,6 +31,7 @@ def write_proved(
         runs source and file on the same inputs; "auto" runs them only where the graph was
         rewritten; "none" does neither.
       trust: whether ops that reach files, the network or Python are run.
+      compare: runs the file and what it was made from; left out, that is `frozen` itself.
       progress: told how far a run verification is.
 
     Raises:
@@ -52,6 +55,8 @@ def write_proved(
         )
         if verify == "structure" or (verify == "auto" and not frozen.rewritten):
             return proved
+        if compare is not None:
+            return compare(partial)
         # Running needs TensorFlow, which the file half does without.
         from exporters.verification import verify_run
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from checkpoints.progress import Progress
+from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
+from exporters.freezing import FrozenGraph
 from exporters.preparing import converted, prepared
 from exporters.proved import write_proved
+from exporters.verdict import Verification
 
 
 def write(request: Request, progress: Progress) -> Conversion:
@@ -17,8 +20,18 @@ def write(request: Request, progress: Progress) -> Conversion:
       UnsupportedError: the file would be larger than a .pb can be.
       VerificationError: the file is not what it should be; it is not left in place.
     """
-    with prepared(request, progress) as frozen:
-        verification = write_proved(
-            frozen, request.destination, request.verify, trust=request.trust, progress=progress
+
+    def write_form(frozen: FrozenGraph, compare: Comparison | None) -> Verification:
+        return write_proved(
+            frozen,
+            request.destination,
+            request.verify,
+            trust=request.trust,
+            compare=compare,
+            progress=progress,
         )
-    return converted(request, frozen, verification, num_bytes=request.destination.stat().st_size)
+
+    with prepared(request, progress) as frozen:
+        written, verification = write_changed(frozen, request, write_form, progress)
+    size = request.destination.stat().st_size
+    return converted(request, frozen, verification, num_bytes=size, written=written)
