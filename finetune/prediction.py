@@ -70,7 +70,7 @@ def predict(
       DataError: files are no pictures; all are named.
     """
     opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
-    files = list(_files(paths))
+    files = list(picture_files(paths))
     predictions: list[Prediction] = []
     with (
         opened.runner(trust) as runner,
@@ -100,7 +100,12 @@ def write_csv(predictions: Sequence[Prediction], path: Path) -> None:
     write_text(path, text.getvalue())
 
 
-def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
+def picture_files(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """The files that were named, and the pictures in the folders that were.
+
+    Raises:
+      NotFoundError: a path is not there, or a folder holds no picture.
+    """
     for path in map(Path, paths):
         if path.is_dir():
             found = sorted(
@@ -123,7 +128,7 @@ def _batches(
     model: Model, files: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[list[str], NDArray[np.float32], int]]:
     """Names and images float32 [batch, size, size, 3], and how many files they finish."""
-    preprocess = _Preprocessor(model.preprocessing)
+    preprocess = Preprocessor(model.preprocessing)
     names: list[str] = []
     encoded: list[bytes] = []
     broken: list[str] = []
@@ -149,10 +154,11 @@ def _batches(
         yield names, preprocess(encoded), len(encoded)
 
 
-class _Preprocessor:
+class Preprocessor:
     """Encoded pictures to the net's input, in a graph of its own."""
 
     def __init__(self, preprocessing: Preprocessing) -> None:
+        """Builds the graph; pictures are decoded and cut as in evaluation."""
         tf = load_tensorflow()
         v1 = tf.compat.v1
         with tf.Graph().as_default() as graph:

@@ -44,6 +44,20 @@ _PROOFS = {
     help="Nodes or tensors to feed; the placeholders if left out.",
 )
 @click.option("--labels", metavar="FILE", help="Class names, one a line.")
+@click.option("--optimize", is_flag=True, help="Fold batch norms and constants; same answers.")
+@click.option("--compat", is_flag=True, help="Drop default attributes, for older TensorFlows.")
+@click.option(
+    "--quantize",
+    type=click.Choice(["dynamic", "int8"]),
+    help="TFLite: weights in 8 bits, or activations too.",
+)
+@click.option("--calibration", metavar="DIR", help="Pictures for --quantize int8.")
+@click.option(
+    "--layout", type=click.Choice(["nhwc", "nchw"]), help="ONNX: the input's; nhwc if left out."
+)
+@click.option(
+    "--with-preprocessing", is_flag=True, help="Put decoding and preprocessing into the graph."
+)
 @click.option(
     "--weights",
     type=click.Choice(["auto", "raw", "ema"]),
@@ -104,7 +118,7 @@ def command(
     """
     import exporters
 
-    options |= _variable_options(options)
+    options |= _variable_options(options) | _model_options(options)
 
     if net is None and image_size is not None:
         raise UsageError("--image-size says how a net is built.", next_step="Add --net NAME.")
@@ -129,6 +143,24 @@ def _variable_options(options: dict[str, Any]) -> dict[str, Any]:
     size = SMALLEST_BYTES if smallest is None else smallest
     slicing = None if count is None else Slicing(count, size)
     return {"selection": selection, "slicing": slicing}
+
+
+def _model_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options that change a model out, and gives what the library wants of them."""
+    from exporters.options import ModelOptions
+
+    names = ("optimize", "compat", "quantize", "layout")
+    given = {name: options.pop(name) for name in names}
+    folder, is_with_preprocessing = options.pop("calibration"), options.pop("with_preprocessing")
+    if folder is not None:
+        from finetune.serving import calibration_pictures
+
+        given["calibration"] = calibration_pictures(folder)
+    if is_with_preprocessing:
+        from finetune.serving import preprocessing_graph
+
+        given["with_preprocessing"] = preprocessing_graph
+    return {"options": ModelOptions(**given)}
 
 
 def _build_net(

@@ -1,0 +1,76 @@
+"""What `convert` gets from this package: pictures to calibrate with, and preprocessing as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from checkpoints.errors import GraphError
+from checkpoints.messages import GraphDef
+from exporters.metadata import Metadata
+from exporters.options import Calibration
+from exporters.runtime import load_tensorflow
+from exporters.values import Array
+from finetune.prediction import Preprocessor, picture_files
+from finetune.preprocessing import Preprocessing
+
+CALIBRATION_PICTURES = 128
+"""More change the ranges of activations by little; each is run once."""
+
+_BATCH_SIZE = 16
+
+
+def calibration_pictures(folder: str | Path, limit: int = CALIBRATION_PICTURES) -> Calibration:
+    """Pictures for `--quantize int8`, taken evenly from a folder of them.
+
+    Args:
+      folder: pictures, in folders of classes or not.
+      limit: how many are taken at most.
+
+    Returns:
+      A function from a model's metadata to batches of its input.
+
+    Raises:
+      NotFoundError: there are none.
+    """
+    files = list(picture_files([folder]))
+    step = max(len(files) / limit, 1.0)
+    chosen = [files[int(place * step)] for place in range(min(limit, len(files)))]
+
+    def batches(metadata: Metadata | None) -> Iterator[Array]:
+        from finetune.pictures import clean
+
+        preprocess = Preprocessor(_preprocessing(metadata))
+        for start in range(0, len(chosen), _BATCH_SIZE):
+            part = chosen[start : start + _BATCH_SIZE]
+            yield preprocess([clean(file).encoded for file in part])
+
+    return batches
+
+
+def preprocessing_graph(metadata: Metadata) -> GraphDef:
+    """The model's evaluation preprocessing as a graph.
+
+    Returns:
+      A GraphDef with the placeholder `encoded`, string [], the bytes of a JPEG, PNG, GIF or BMP,
+      and the tensor `image`, float32 [size, size, 3].
+
+    Raises:
+      GraphError: the model does not say how pictures become its input.
+    """
+    tf = load_tensorflow()
+    with tf.Graph().as_default() as graph:
+        encoded = tf.compat.v1.placeholder(tf.string, [], name="encoded")
+        tf.identity(_preprocessing(metadata).evaluation(encoded), name="image")
+    return GraphDef.FromString(graph.as_graph_def().SerializeToString())
+
+
+def _preprocessing(metadata: Metadata | None) -> Preprocessing:
+    if metadata is None or metadata.preprocessing is None:
+        raise GraphError(
+            "The model does not say how pictures become its input.",
+            expected="metadata with a preprocessing, as slimtune writes it",
+            received="none",
+            next_step="Convert the run or checkpoint it was made from.",
+        )
+    return Preprocessing.from_json(metadata.preprocessing)
