@@ -46,3 +46,21 @@ class _Silent:
 
 SILENT: Progress = _Silent()
 """Says nothing: the default of every library function."""
+
+
+class Notes:
+    """A Progress that keeps what it is told, and passes it on.
+
+    Attributes:
+      lines: what was said.
+    """
+
+    def __init__(self, progress: Progress = SILENT) -> None:
+        self.lines: list[str] = []
+        self.task = progress.task
+        self._progress = progress
+
+    def say(self, text: str) -> None:
+        """Keeps a line, and passes it on."""
+        self.lines.append(text)
+        self._progress.say(text)

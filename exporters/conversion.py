@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpoints import dtypes
-from checkpoints.progress import SILENT, Progress
+from checkpoints.progress import SILENT, Notes, Progress
 from checkpoints.selection import Selection
 from checkpoints.slicing import Slicing
 from exporters.forms import form_of
@@ -140,19 +140,6 @@ class Request:
     options: ModelOptions
 
 
-class _Notes:
-    """A Progress that keeps what it is told, and passes it on."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.lines: list[str] = []
-        self.task = progress.task
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
-        self._progress.say(text)
-
-
 def convert(
     source: str | Path,
     destination: str | Path,
@@ -211,7 +198,7 @@ def convert(
     form = form_of(destination, to)
     options = options or ModelOptions()
     options.refuse_for(form.name)
-    notes = _Notes(progress)
+    notes = Notes(progress)
     request = Request(
         destination=Path(destination),
         form=form.name,

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from checkpoints import dtypes
-from checkpoints.errors import UnsupportedError, VerificationError
+from checkpoints.errors import GraphError, UnsupportedError, VerificationError
 from checkpoints.messages import DataType
 from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
 from exporters.graph import Graph, read_graph
 from exporters.names import TensorName
 from exporters.rewrites.devices import without_devices
-from exporters.runtime import GraphRunner
+from exporters.runtime import GraphRunner, session_config
+from exporters.thawing import ThawedGraph
 from exporters.values import Array
 from exporters.verdict import Verification
 
@@ -122,23 +123,81 @@ def verify_run(
     written = replace(read_graph(path), path=Path(label or path))
     inputs = list(map(str, frozen.inputs))
     outputs = list(map(str, frozen.outputs))
-    answers = Answers(rtol, atol)
-    generator = np.random.default_rng(SEED)
     values = {name: frozen.values[variable.key] for name, variable in frozen.variables.items()}
     with (
         GraphRunner(without_devices(frozen.graph), inputs, outputs, trust=trust) as source,
         GraphRunner(written, inputs, outputs, trust=trust) as output,
-        progress.task("Comparing answers", len(BATCH_SIZES), "batches") as task,
     ):
         source.assign(values)
+        answers = Answers(rtol, atol)
+        _compare_runs(source, output, frozen.graph, frozen.inputs, answers, progress)
+    return answers.verdict(label or str(path))
+
+
+def verify_thawed(
+    thawed: ThawedGraph,
+    inputs: Sequence[TensorName],
+    outputs: Sequence[TensorName],
+    label: str,
+    *,
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> Verification:
+    """Runs a frozen graph and what it was thawed to, with its variables, on the same inputs.
+
+    Args:
+      thawed: the thawed graph, and the frozen one it was made from.
+      inputs: tensors to feed.
+      outputs: tensors to compare.
+      label: how messages call what was written.
+      trust: whether ops that reach files, the network or Python are run.
+      progress: told of every batch.
+
+    Returns:
+      A verification that passed, with its figures.
+
+    Raises:
+      VerificationError: the answers differ.
+      UnsupportedError: no input can be made up for the graph.
+      GraphError: the graph cannot be run, or its outputs are not known.
+    """
+    if not outputs:
+        raise GraphError(
+            f"{thawed.source.label}: which tensors hold answers is not known, so none are compared.",
+            next_step="Name them: --outputs NAME, or use --verify structure",
+        )
+    names = list(map(str, inputs)), list(map(str, outputs))
+    config = session_config()
+    # Optimisers fold constants that they cannot fold as variables, which moves the answers.
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    with (
+        GraphRunner(without_devices(thawed.source), *names, trust=trust, config=config) as source,
+        GraphRunner(thawed.graph, *names, trust=trust, config=config) as output,
+    ):
+        output.assign({weight.name: thawed.values[weight.name] for weight in thawed.weights})
+        answers = Answers()
+        _compare_runs(source, output, thawed.source, inputs, answers, progress)
+    return answers.verdict(label)
+
+
+def _compare_runs(
+    source: GraphRunner,
+    output: GraphRunner,
+    graph: Graph,
+    inputs: Sequence[TensorName],
+    answers: Answers,
+    progress: Progress,
+) -> None:
+    """Gives both the same made-up inputs, a batch of each size, and collects the differences."""
+    generator = np.random.default_rng(SEED)
+    with progress.task("Comparing answers", len(BATCH_SIZES), "batches") as task:
         for batch_size in BATCH_SIZES:
-            feeds = made_up_inputs(frozen.graph, frozen.inputs, batch_size, generator)
+            feeds = made_up_inputs(graph, inputs, batch_size, generator)
             for name, ours, theirs in zip(
-                outputs, source.run(feeds=feeds), output.run(feeds=feeds), strict=True
+                source.outputs, source.run(feeds=feeds), output.run(feeds=feeds), strict=True
             ):
                 answers.compare(name, np.asarray(ours), np.asarray(theirs))
             task.advance()
-    return answers.verdict(label or str(path))
 
 
 def made_up_inputs(
