@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from checkpoints import api
 from checkpoints.api import Checkpoint, Version
+from checkpoints.bundle_writer import to_disk
 from checkpoints.errors import SlimtuneError, VerificationError, listed
 from checkpoints.family import Family, at_prefix
-from checkpoints.family_files import members
-from checkpoints.files import temporary_beside
+from checkpoints.family_files import META, beside, members
+from checkpoints.files import refuse_existing, temporary_beside
 from checkpoints.mapped import Pages
 from checkpoints.mapping import SavedVariables
 from checkpoints.progress import SILENT, Progress
@@ -31,6 +33,7 @@ def write_verified(
     overwrite: bool = False,
     metadata: Mapping[str, str] | None = None,
     slicing: Slicing | None = None,
+    meta: bytes | None = None,
     verify: bool = True,
     progress: Progress = SILENT,
 ) -> Family:
@@ -44,6 +47,8 @@ def write_verified(
         fails.
       metadata: as in checkpoints.write.
       slicing: as in checkpoints.write.
+      meta: the graph that goes beside a V1 or V2 checkpoint, PREFIX.meta; None for none. One
+        that belongs to a checkpoint that is replaced goes with it.
       verify: whether the written files are read again.
       progress: told of every variable.
 
@@ -54,6 +59,8 @@ def write_verified(
     """
     version = version or api.version_of(path)
     api.files_in_the_way(path, version, overwrite)
+    if meta is not None:
+        refuse_existing(beside(path, META), overwrite)
     staging = temporary_beside(path)
     staging.mkdir(parents=True)
     try:
@@ -67,6 +74,9 @@ def write_verified(
         )
         if verify:
             _refuse_differences(variables, written, path, progress)
+        if meta is not None:
+            written = replace(written, meta=beside(written.prefix, META))
+            _write_meta(beside(written.prefix, META), meta, verify)
         return _placed(written, path)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -75,12 +85,26 @@ def write_verified(
 def _placed(written: Family, path: Path) -> Family:
     """Moves the files to their place, an index last; what stood there goes."""
     if written.kind not in ("npz", "safetensors"):
-        for old in members(path):
+        replaced = members(path)
+        for old in [*replaced, *([beside(path, META)] if replaced else [])]:
             old.unlink(missing_ok=True)
+    if written.meta is not None:
+        written.meta.replace(beside(path, META))
     for file in reversed(written.files):
         file.replace(path.with_name(file.name))
     placed = at_prefix(path)
     return placed or Family(path, written.kind, (path,), None)
+
+
+def _write_meta(path: Path, data: bytes, verify: bool) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        to_disk(file)
+    if verify and path.read_bytes() != data:
+        raise VerificationError(
+            f"{path.name} does not hold what was written.",
+            next_step="Nothing was written. Look after the disk.",
+        )
 
 
 def _refuse_differences(

@@ -1,11 +1,13 @@
-"""Field numbers of the messages that a .pb is made of: what its writer and its proof share.
+"""Field numbers of the messages that graphs are made of: what writers and proofs share.
 
 Source:
-  TensorFlow's graph.proto, node_def.proto, attr_value.proto and tensor.proto.
+  TensorFlow's meta_graph.proto, graph.proto, node_def.proto, attr_value.proto and tensor.proto.
 """
 
 from __future__ import annotations
 
+META_INFO, META_GRAPH, META_SAVER = 1, 2, 3
+INFO_VERSION = 5
 GRAPH_NODE, GRAPH_LIBRARY, GRAPH_VERSIONS = 1, 2, 4
 NODE_NAME, NODE_OP, NODE_INPUT, NODE_DEVICE, NODE_ATTRIBUTE = 1, 2, 3, 4, 5
 ENTRY_KEY, ENTRY_VALUE = 1, 2

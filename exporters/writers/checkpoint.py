@@ -10,7 +10,7 @@ from typing import cast
 import checkpoints
 from checkpoints.api import Checkpoint, Version
 from checkpoints.errors import UnsupportedError, UsageError, counted
-from checkpoints.family import Kind
+from checkpoints.family import Family, Kind
 from checkpoints.mapped import map_file
 from checkpoints.progress import Progress
 from checkpoints.selection import select
@@ -20,6 +20,8 @@ from exporters.conversion import Conversion, Request
 from exporters.graph import as_graph
 from exporters.metadata import Metadata, read_metadata, stored_metadata
 from exporters.names import METADATA_NODE
+from exporters.saver_writing import SaverVersion
+from exporters.travelling import travelling_meta
 from exporters.verdict import NOT_VERIFIED, PROVED
 
 _KINDS: dict[str, Kind] = {
@@ -56,6 +58,10 @@ def write(request: Request, progress: Progress) -> Conversion:
             f"{request.destination} is the source itself.", next_step="Name another output."
         )
     with checkpoints.open(family) as saved:
+        if saved.objects is not None:
+            progress.say(f"{family.prefix.name} is object-based; what is written goes by names.")
+            for note in saved.objects.notes:
+                progress.say(note)
         selected = select(saved, request.selection, progress=progress)
         metadata = _metadata(request, saved)
         texts = {}
@@ -64,6 +70,17 @@ def write(request: Request, progress: Progress) -> Conversion:
         else:
             _say_what_is_lost(request.form, saved, metadata, progress)
             metadata = None
+        travelling = None
+        if request.form not in _HOLD_METADATA:
+            travelling = travelling_meta(
+                request.source,
+                cast("SaverVersion", request.form),
+                saved,
+                selected,
+                is_averaged=request.selection.weights == "ema",
+                verify=request.verify != "none",
+                progress=progress,
+            )
         written = write_verified(
             request.destination,
             selected,
@@ -71,6 +88,7 @@ def write(request: Request, progress: Progress) -> Conversion:
             overwrite=request.overwrite,
             metadata=texts,
             slicing=request.slicing,
+            meta=None if travelling is None else travelling.data,
             verify=request.verify != "none",
             progress=progress,
         )
@@ -79,22 +97,24 @@ def write(request: Request, progress: Progress) -> Conversion:
                 f"{name}: {counted(count, 'value')} too large for"
                 f" {selected.variables[name].dtype_name} became infinite."
             )
-        if family.meta is not None and request.form not in _HOLD_METADATA:
-            progress.say(f"{family.meta.name} was not written: its Saver names the old files.")
         parameters = sum(math.prod(variable.shape) for variable in selected.variables.values())
     return Conversion(
         path=written.prefix,
         form=request.form,
-        graph=None,
+        graph=None if travelling is None else travelling.graph,
         checkpoint=family.prefix,
         inputs=(),
         outputs=(),
-        nodes=None,
+        nodes=None if travelling is None else travelling.num_nodes,
         parameters=parameters,
-        num_bytes=sum(file.stat().st_size for file in written.files),
+        num_bytes=sum(file.stat().st_size for file in (*written.files, *_meta_of(written))),
         verification=NOT_VERIFIED if request.verify == "none" else PROVED,
         metadata=metadata,
     )
+
+
+def _meta_of(family: Family) -> list[Path]:
+    return [] if family.meta is None else [family.meta]
 
 
 def _refuse_graph_options(request: Request) -> None:
