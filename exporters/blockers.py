@@ -23,8 +23,7 @@ _BEYOND_ARRAYS = re.compile(
     r"|Assert|Print(V2)?|String\w+|SampleDistortedBoundingBox\w*|\w*Summary\w*"
 )
 
-ONNX_OPS = frozenset(
-    """
+_ONNX_OPS = """
     Abs Acos Acosh Add AddN AddV2 AdjustContrastv2 AdjustHue AdjustSaturation All Any ArgMax ArgMin
     Asin Asinh Atan Atan2 Atanh AvgPool AvgPool3D BatchMatMul BatchMatMulV2 BatchMatMulV3
     BatchToSpaceND BiasAdd BiasAddV1 Bincount BitwiseAnd BitwiseOr BitwiseXor BroadcastTo Cast Ceil
@@ -50,8 +49,9 @@ ONNX_OPS = frozenset(
     TensorScatterUpdate Tile TopKV2 Transpose TruncateDiv Unique UniqueWithCounts Unpack
     UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum Where While
     ZerosLike
-    """.split()
-)
+"""
+
+ONNX_OPS = frozenset(_ONNX_OPS.split())
 """Ops of a served graph that tf2onnx has a translation for."""
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})

@@ -40,8 +40,14 @@ FORMS: dict[str, Form] = {
         Form("meta", "MetaGraphDef", r"\.meta", "model.meta"),
         Form("pbtxt", "frozen GraphDef as text", r"\.pbtxt", "model.pbtxt"),
         Form("saved-model", "SavedModel", r"[/\\]", "model/"),
-        Form("tflite", "TensorFlow Lite model", r"\.tflite", "model.tflite"),
-        Form("onnx", "ONNX model", r"\.onnx", "model.onnx"),
+        Form(
+            "tflite",
+            "TensorFlow Lite model",
+            r"\.tflite",
+            "model.tflite",
+            "exporters.writers.tflite:write",
+        ),
+        Form("onnx", "ONNX model", r"\.onnx", "model.onnx", "exporters.writers.onnx:write"),
         Form("safetensors", "safetensors file", r"\.safetensors", "model.safetensors", _VARIABLES),
         Form("npz", "numpy arrays", r"\.npz", "model.npz", _VARIABLES),
     )

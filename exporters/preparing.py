@@ -66,7 +66,7 @@ def converted(
     verification: Verification,
     *,
     num_bytes: int,
-    nodes: int | None = None,
+    nodes: int | None,
     written: FrozenGraph | None = None,
 ) -> Conversion:
     """What is told of a model that was written.
@@ -76,7 +76,7 @@ def converted(
       frozen: the frozen graph, as it was prepared.
       verification: how what was written was compared with it.
       num_bytes: the size of what was written.
-      nodes: how many nodes were written; left out, those of `written`.
+      nodes: how many nodes were written, where that can be said.
       written: the graph as it was written, where it was changed on the way.
     """
     written = written or frozen
@@ -88,7 +88,7 @@ def converted(
         checkpoint=None if family is None else family.prefix,
         inputs=tuple(Endpoint.of(written.graph, tensor) for tensor in written.inputs),
         outputs=tuple(Endpoint.of(written.graph, tensor) for tensor in written.outputs),
-        nodes=written.num_nodes if nodes is None else nodes,
+        nodes=nodes,
         parameters=frozen.parameters,
         num_bytes=num_bytes,
         verification=verification,

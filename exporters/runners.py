@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,10 +15,10 @@ from exporters.runtime import load_tensorflow, session_config
 from exporters.values import Array
 
 RUNNERS = {
-    ".onnx": "exporters.onnx_runner:OnnxRunner",
-    ".tflite": "exporters.tflite_runner:TfliteRunner",
+    "onnx": "exporters.onnx_runner:OnnxRunner",
+    "tflite": "exporters.tflite_runner:TfliteRunner",
 }
-"""Ending of a file -> "module:class" that runs it."""
+"""Form, which is the ending of its files too -> "module:class" that runs it."""
 
 
 class Runner(Protocol):
@@ -155,19 +156,20 @@ class ArrayRunner(ABC):
         self.close()
 
 
-def open_runner(path: str | Path, threads: int | None = None) -> ArrayRunner:
+def open_runner(
+    path: str | Path, form: str | None = None, threads: int | None = None
+) -> ArrayRunner:
     """A model file of another runtime, ready to run.
 
     Args:
-      path: a .tflite or .onnx file.
+      path: the file.
+      form: "onnx" or "tflite"; left out, as the file's name ends.
       threads: how many threads it may use; None leaves it to the runtime.
 
     Raises:
       UnsupportedError: its runtime is not installed.
       BrokenFileError: the file is not what its name says.
     """
-    import importlib
-
-    module, _, name = RUNNERS[Path(path).suffix].partition(":")
+    module, _, name = RUNNERS[form or Path(path).suffix[1:]].partition(":")
     runner: ArrayRunner = getattr(importlib.import_module(module), name)(Path(path), threads)
     return runner

@@ -37,7 +37,7 @@ def load_tensorflow() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"]
-    with _stderr_held_back(), warnings.catch_warnings():
+    with hold_stderr_back(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import tensorflow
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
@@ -45,7 +45,7 @@ def load_tensorflow() -> Any:
 
 
 @contextmanager
-def _stderr_held_back() -> Iterator[None]:
+def hold_stderr_back() -> Iterator[None]:
     """Keeps what native code writes to stderr, and shows it only where the block fails.
 
     No environment variable silences what TensorFlow logs before its logger is set up.

@@ -14,6 +14,7 @@ from exporters.extras import load_extra
 from exporters.metadata import MAX_METADATA_BYTES, Metadata, metadata_from_text
 from exporters.names import tensor_of
 from exporters.runners import ArrayRunner
+from exporters.runtime import hold_stderr_back
 from exporters.values import Array
 
 METADATA_FILE = "slimtune-metadata.json"
@@ -80,8 +81,10 @@ class TfliteRunner(ArrayRunner):
                 received=repr(head[4:]),
             )
         try:
-            self._interpreter: Any = interpreter(model_path=str(path), num_threads=threads)
-            self._interpreter.allocate_tensors()
+            # It tells on stderr which kernels it takes.
+            with hold_stderr_back():
+                self._interpreter: Any = interpreter(model_path=str(path), num_threads=threads)
+                self._interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
             raise BrokenFileError(
                 f"{path} cannot be run as a TensorFlow Lite model.",

@@ -34,4 +34,5 @@ def write(request: Request, progress: Progress) -> Conversion:
     with prepared(request, progress) as frozen:
         written, verification = write_changed(frozen, request, write_form, progress)
     size = request.destination.stat().st_size
-    return converted(request, frozen, verification, num_bytes=size, written=written)
+    nodes = written.num_nodes
+    return converted(request, frozen, verification, num_bytes=size, nodes=nodes, written=written)

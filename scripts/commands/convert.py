@@ -18,6 +18,7 @@ _PROOFS = {
     "structure": "proved node by node and byte by byte",
     "variables": "read again, and every bit compared",
     "run": "proved node by node, and compared on the same inputs",
+    "other": "compared with its source on the same inputs",
     "none": "not verified",
 }
 
@@ -217,7 +218,10 @@ def _lines(done: Conversion) -> list[str]:
         figures = f": max_abs {verification.max_abs:.2g}, max_rel {verification.max_rel:.2g}"
         figures += "" if agreement is None else f", top-1 agreement {agreement:.1%}"
     is_variables = verification.mode == "structure" and done.nodes is None
-    proof = _PROOFS["variables" if is_variables else verification.mode]
+    kind: str = "variables" if is_variables else verification.mode
+    if done.form in ("onnx", "tflite") and kind == "run":
+        kind = "other"
+    proof = _PROOFS[kind]
     lines.append(f"Verification  {proof}{figures}")
     return lines
 
