@@ -55,6 +55,9 @@ HANDLE_READS = {
 HANDLE_PASSES = frozenset({"Enter", "Exit", "Identity", "Switch"})
 """Ops that pass a handle on; with a value they are the same ops with another T."""
 
+FUSED_BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+"""Batch norm in one op: inputs x, scale, offset, mean, variance; outputs y, mean, variance."""
+
 DROPPED_ATTRIBUTES = frozenset({"_output_shapes"})
 """What an exported graph leaves out: shapes that TensorFlow infers anew and drops itself."""
 
@@ -67,6 +70,7 @@ _WRITES = re.compile(
     r"|(Resource)?Scatter(Nd)?(Add|Sub|Mul|Div|Min|Max|Update)"
     r"|(Resource)?StridedSliceAssign|(Resource)?CountUpTo"
 )
+_ASSIGNMENTS = re.compile(r"Assign(Add|Sub)?(VariableOp)?")
 _SUMMARIES = re.compile(
     r"(Audio|Histogram|Image|Merge|Scalar|Tensor)Summary(V2)?"
     r"|Write(Audio|Graph|Histogram|Image|RawProto|Scalar)?(Proto)?Summary"
@@ -90,6 +94,11 @@ _SAVES = frozenset(
 def writes_variable(op: str) -> bool:
     """Whether an op changes a variable: assignments, scatter updates, optimiser steps."""
     return _WRITES.fullmatch(op) is not None
+
+
+def is_assignment(op: str) -> bool:
+    """Whether an op gives a variable a value of its own shape, or adds or subtracts one."""
+    return _ASSIGNMENTS.fullmatch(op) is not None
 
 
 def is_summary(op: str) -> bool:

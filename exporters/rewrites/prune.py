@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from checkpoints.messages import FunctionDef, GraphDef, NodeDef
@@ -23,7 +23,15 @@ class Pruned(NamedTuple):
     cut_edges: tuple[tuple[str, str], ...]
 
 
-def prune(graph: Graph, outputs: Sequence[TensorName]) -> Pruned:
+def _is_bookkeeping(node: NodeDef) -> bool:
+    return is_bookkeeping(node.op)
+
+
+def prune(
+    graph: Graph,
+    outputs: Sequence[TensorName],
+    is_useless: Callable[[NodeDef], bool] = _is_bookkeeping,
+) -> Pruned:
     """Keeps the nodes that the outputs need.
 
     Data edges are followed without exception. A control edge is kept where it guards
@@ -31,10 +39,15 @@ def prune(graph: Graph, outputs: Sequence[TensorName]) -> Pruned:
     behind it variables are written, summaries made or checkpoints saved. A NoOp that only
     waited for such nodes goes too.
 
+    Args:
+      graph: the graph.
+      outputs: the tensors to keep.
+      is_useless: what needs not be waited for; writes, summaries and savers where left out.
+
     Raises:
       GraphError: a node takes an input from a node that is not there.
     """
-    updates = _Updates(graph)
+    updates = _Useless(graph, is_useless)
     kept: dict[str, list[str]] = {}
     cut: list[tuple[str, str]] = []
     waiting = [tensor.node for tensor in outputs]
@@ -54,15 +67,16 @@ def prune(graph: Graph, outputs: Sequence[TensorName]) -> Pruned:
     return Pruned(_subset(graph, kept), tuple(cut))
 
 
-class _Updates:
-    """Tells which nodes lead back to a node that only serves training."""
+class _Useless:
+    """Tells which nodes lead back to a node that need not be waited for."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, is_useless: Callable[[NodeDef], bool]) -> None:
         self._graph = graph
+        self._is_useless = is_useless
         self._clean: set[str] = set()
 
     def lie_behind(self, name: str) -> bool:
-        """Whether a node is, or needs, a write, a summary or a saver. A NoOp is looked at later."""
+        """Whether a node is, or needs, a useless one. A NoOp is looked at later."""
         if self._graph.node(name).op == "NoOp":
             return False
         seen: set[str] = set()
@@ -73,7 +87,7 @@ class _Updates:
                 continue
             seen.add(current)
             node = self._graph.node(current)
-            if is_bookkeeping(node.op):
+            if self._is_useless(node):
                 return True
             waiting.extend(map(node_of, node.input))
         self._clean |= seen
@@ -135,18 +149,18 @@ def called_functions(graph: Graph, nodes: Iterable[NodeDef]) -> list[FunctionDef
     if not graph.functions:
         return []
     found: set[str] = set()
-    waiting = [name for node in nodes for name in _function_names(node)]
+    waiting = [name for node in nodes for name in function_names(node)]
     while waiting:
         name = waiting.pop()
         if name in found or name not in graph.functions:
             continue
         found.add(name)
         for node in graph.functions[name].node_def:
-            waiting.extend(_function_names(node))
+            waiting.extend(function_names(node))
     return [function for name, function in graph.functions.items() if name in found]
 
 
-def _function_names(node: NodeDef) -> Iterator[str]:
+def function_names(node: NodeDef) -> Iterator[str]:
     """What a node may call: a function is an op too, and stands in attributes."""
     yield node.op
     for value in node.attr.values():
