@@ -15,6 +15,7 @@ _EXPORTS: dict[str, str] = {
     "freeze": "exporters.api",
     "read_graph": "exporters.graph",
     "read_metadata": "exporters.metadata",
+    "thaw": "exporters.api",
 }
 
 __all__ = list(_EXPORTS)

@@ -1,4 +1,4 @@
-"""`exporters.freeze`: from a graph and its variables to a .pb that is proved."""
+"""`exporters.freeze` and `exporters.thaw`: graph and variables to a .pb, and back again."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from checkpoints.files import refuse_existing
-from checkpoints.progress import SILENT, Progress
+from checkpoints.progress import SILENT, Notes, Progress
 from exporters.endpoints import resolve_outputs
 from exporters.freezing import prepare
 from exporters.graph import Graph, as_graph
 from exporters.metadata import Metadata, read_metadata
 from exporters.proved import write_proved
+from exporters.saver_writing import SaverVersion
+from exporters.thaw_file import prepare_thawing, write_thawed
 from exporters.verdict import Verification, VerifyMode
 
 
@@ -106,5 +108,96 @@ def freeze(
         parameters=frozen.parameters,
         num_bytes=path.stat().st_size,
         said=frozen.said,
+        verification=verification,
+    )
+
+
+@dataclass(frozen=True)
+class Thawed:
+    """A checkpoint that was written of a frozen graph.
+
+    Attributes:
+      path: its prefix; PREFIX.meta lies beside it.
+      version: "v1" or "v2".
+      variables: the names of its variables.
+      trainable: those that gradients change.
+      inputs: the tensors to feed.
+      outputs: the tensors that hold answers; empty where they are not known.
+      parameters: how many numbers the variables hold.
+      said: what was done and what cannot come back, a line each.
+      verification: what the comparison with the frozen graph found.
+    """
+
+    path: Path
+    version: SaverVersion
+    variables: tuple[str, ...]
+    trainable: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parameters: int
+    said: tuple[str, ...]
+    verification: Verification
+
+
+def thaw(
+    graph: Graph | Any,
+    path: str | Path = "model.ckpt",
+    *,
+    outputs: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    version: SaverVersion = "v2",
+    metadata: Metadata | None = None,
+    verify: VerifyMode = "auto",
+    overwrite: bool = False,
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> Thawed:
+    """Writes a frozen graph as a checkpoint and a .meta that TensorFlow restores and trains.
+
+    Constants read through `x/read` or a former ReadVariableOp become variable x, and so do those
+    that convolutions, products, batch norms and the like take as their weights. Moving averages
+    are not trainable.
+
+    Args:
+      graph: a Graph, a GraphDef, a file that holds one, or a tf.Graph.
+      path: the checkpoint's prefix.
+      outputs: names of nodes or tensors, to which the graph is pruned; left out, all of it stays.
+      inputs: tensors to feed, as NAME or NAME=?x224x224x3, where the graph is cut.
+      version: of the checkpoint.
+      metadata: what is written into the .meta; left out, what the graph has already.
+      verify: "structure" compares every node and value with the frozen graph; "run" runs both on
+        the same inputs too; "auto" is "structure".
+      overwrite: whether a checkpoint that is there already is replaced.
+      trust: whether ops that reach files, the network or Python are run.
+      progress: told what became variables, and what cannot come back.
+
+    Raises:
+      OutputExistsError: a checkpoint is there and may not be replaced.
+      GraphError: the graph has variables already, or no constant that was one.
+      VerificationError: what was written is not what it should be; nothing is left of it.
+    """
+    said = Notes(progress)
+    thawing = prepare_thawing(
+        as_graph(graph), outputs=outputs, inputs=inputs, metadata=metadata, progress=said
+    )
+    written, verification = write_thawed(
+        thawing,
+        Path(path),
+        version=version,
+        verify=verify,
+        overwrite=overwrite,
+        trust=trust,
+        progress=said,
+    )
+    weights = thawing.thawed.weights
+    return Thawed(
+        path=written.prefix,
+        version=version,
+        variables=tuple(weight.name for weight in weights),
+        trainable=tuple(weight.name for weight in weights if weight.is_trainable),
+        inputs=tuple(map(str, thawing.inputs)),
+        outputs=tuple(map(str, thawing.outputs)),
+        parameters=thawing.parameters,
+        said=tuple(said.lines),
         verification=verification,
     )

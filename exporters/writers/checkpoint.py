@@ -9,7 +9,7 @@ from typing import cast
 
 import checkpoints
 from checkpoints.api import Checkpoint, Version
-from checkpoints.errors import UnsupportedError, UsageError, counted
+from checkpoints.errors import UsageError, counted
 from checkpoints.family import Family, Kind
 from checkpoints.mapped import map_file
 from checkpoints.progress import Progress
@@ -23,6 +23,7 @@ from exporters.names import METADATA_NODE
 from exporters.saver_writing import SaverVersion
 from exporters.travelling import travelling_meta
 from exporters.verdict import NOT_VERIFIED, PROVED
+from exporters.writers import thawed
 
 _KINDS: dict[str, Kind] = {
     "v1": "checkpoint-v1",
@@ -38,7 +39,8 @@ def write(request: Request, progress: Progress) -> Conversion:
 
     Raises:
       OutputExistsError: a checkpoint is there and may not be replaced.
-      UnsupportedError: the source is a graph, or the form cannot hold a variable.
+      UnsupportedError: the form cannot hold a variable.
+      GraphError: the source is a graph without constants that were variables.
       UsageError: an option belongs to graphs, or the form has no place for class names.
       NotFoundError: nothing is selected.
       PlanError: averages or new names do not fit.
@@ -46,11 +48,7 @@ def write(request: Request, progress: Progress) -> Conversion:
     """
     family = request.source.family
     if family is None:
-        raise UnsupportedError(
-            f"{request.source.graph} holds a graph, and constants are not made variables again yet.",
-            expected="a checkpoint, to write another from",
-            received="a graph without a checkpoint",
-        )
+        return thawed.write(request, progress)
     _refuse_graph_options(request)
     is_same_file = family.prefix.resolve() == request.destination.resolve()
     if is_same_file and family.kind == _KINDS[request.form]:
