@@ -51,6 +51,7 @@ _READS_V1_ONLY = frozenset({"Restore", "RestoreSlice"})
 _PASSES = frozenset({"Cast", "Identity", "ReadVariableOp", "Reshape"})
 _SETS = frozenset({"Assign", "AssignVariableOp"})
 _INFERRED = "_output_shapes"
+_MAX_ENTRIES = 1 << 20
 _VERSIONS = {"v1": 1, "v2": 2}
 
 
@@ -130,6 +131,15 @@ class _Meta:
         """Name -> node."""
         return {node.name: node for node in map(NodeDef.FromString, self.nodes)}
 
+    def dangling(self) -> set[str]:
+        """Inputs that no node gives."""
+        return {
+            f"{node.name} takes {entry}"
+            for node in self.by_name.values()
+            for entry in node.input
+            if name_in(entry) not in self.by_name
+        }
+
     @cached_property
     def reached(self) -> dict[str, Any]:
         """The nodes that the SaverDef leads to, by name."""
@@ -205,7 +215,9 @@ class _Meta:
 
     def _texts(self, reference: str) -> list[str]:
         values = constant_value(self.by_name[name_in(reference)])
-        return [bytes(value).decode("utf-8") for value in values.reshape(-1).tolist()]
+        if values.dtype != object or values.size > _MAX_ENTRIES:
+            raise BrokenFileError(f"{reference} is no row of keys or slices.")
+        return [value.decode("utf-8", "backslashreplace") for value in values.reshape(-1).tolist()]
 
     def _variable_before(self, reference: str) -> str:
         node = self.by_name[name_in(reference)]
@@ -283,15 +295,12 @@ class _Proof:
             self._fail(f"Nodes differ that are not the Saver's:\n{listed(sorted(set(strangers)))}")
 
     def _check_inputs(self) -> None:
-        names = self._written.by_name
-        dangling = [
-            f"{node.name} takes {entry}"
-            for node in names.values()
-            for entry in node.input
-            if name_in(entry) not in names
-        ]
+        """Nothing takes what is gone; what was never there is the source's own fault."""
+        dangling = self._written.dangling()
         if dangling:
-            self._fail(f"Nodes take what is not there:\n{listed(dangling)}")
+            dangling -= self._source.dangling()
+        if dangling:
+            self._fail(f"Nodes take what is not there:\n{listed(sorted(dangling))}")
 
     def _check_definition(self, version: str) -> None:
         ours, theirs = self._source.saver, self._written.saver

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from checkpoints.messages import NodeDef, SaverDef
-from exporters.graph import Graph, dimensions
+from exporters.graph import Graph
 from exporters.graph_edits import GraphEdits, set_texts
 from exporters.ops import COLOCATION_ATTRIBUTE, COLOCATION_PREFIX, HANDLE_VARIABLES, VARIABLES
+from exporters.saver_fit import misfit
 from exporters.saver_nodes import Entries, SaverNodes
-from exporters.saver_writing import SaverVersion, can_cast, cast, write_restore, write_save
+from exporters.saver_writing import SaverVersion, cast, write_restore, write_save
 from exporters.values import Header
 
 _SCOPE = "save"
@@ -67,7 +68,9 @@ def add_variables(
     found: dict[str, NodeDef] = {}
     for key, header in wanted.items():
         nodes = [graph.nodes[name] for name in nodes_of.get(key, ()) if name in graph.nodes]
-        fitting = [node for node in nodes if node.op in VARIABLES and _fits(node, header)]
+        fitting = [
+            node for node in nodes if node.op in VARIABLES and misfit(node, b"", header) is None
+        ]
         if fitting:
             found[key] = fitting[0]
     if found:
@@ -129,14 +132,3 @@ def _assign(edits: GraphEdits, start: str, variable: NodeDef, value: str) -> str
 def _entries(edits: GraphEdits, op: str, hint: str, filename: NodeDef) -> Entries:
     """A save or restore op that handles nothing yet."""
     return Entries(edits.add(op, hint, [filename.name]), [], [], [], [])
-
-
-def _fits(variable: NodeDef, header: Header) -> bool:
-    own = variable.attr["dtype"].type if "dtype" in variable.attr else 0
-    if own != header.dtype.number and not can_cast(own, header.dtype.number):
-        return False
-    declared = dimensions(variable.attr["shape"].shape) if "shape" in variable.attr else None
-    return declared is None or (
-        len(declared) == len(header.shape)
-        and all(size in (None, known) for size, known in zip(declared, header.shape, strict=True))
-    )

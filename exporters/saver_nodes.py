@@ -184,17 +184,15 @@ def _texts(graph: Graph, node: NodeDef, inputs: list[str], index: int) -> list[b
             received="nothing" if constant is None else f"{constant.name} ({constant.op})",
         )
     value = constant_value(constant)
-    if value.size > MAX_ENTRIES:
-        # A constant may declare any size and fill it with one value.
+    # A constant may declare any size and fill it with one value.
+    if value.dtype != object or value.size > MAX_ENTRIES:
         raise GraphError(
-            f"{graph.label}: {constant.name} is too long.",
+            f"{graph.label}: {constant.name} is not what {node.name} ({node.op}) can use.",
             expected=f"at most {MAX_ENTRIES} keys or slices",
-            received=value.size,
+            received=f"{value.size} values of {value.dtype}",
         )
-    return [
-        text if isinstance(text, bytes) else str(text).encode()
-        for text in value.reshape(-1).tolist()
-    ]
+    texts: list[bytes] = value.reshape(-1).tolist()
+    return texts
 
 
 def _checked(graph: Graph, entries: Entries, saves: bool) -> Entries:

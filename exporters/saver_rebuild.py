@@ -17,15 +17,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from checkpoints.errors import UnsupportedError, listed
+from checkpoints.errors import GraphError, UnsupportedError, listed
 from checkpoints.messages import SaverDef
 from exporters.graph import Graph
 from exporters.graph_edits import GraphEdits
 from exporters.names import is_control, node_of, tensor_of
 from exporters.saver_additions import add_variables, new_saver
+from exporters.saver_fit import can_cast, misfit, variable_behind
 from exporters.saver_nodes import RESTORE_OPS, SAVE_OPS, Entries, SaverNodes, read_saver
 from exporters.saver_shards import rebuild_shards
-from exporters.saver_writing import SaverVersion, can_cast, cast, write_restore, write_save
+from exporters.saver_writing import SaverVersion, cast, write_restore, write_save
 from exporters.values import Header
 
 _SAVERDEF_V1, _SAVERDEF_V2 = 1, 2
@@ -77,7 +78,7 @@ def rebuild_saver(
     dropped: tuple[str, ...] = ()
     if saver is not None:
         members = saver.members
-        rebuilding = _Rebuilding(edits, saver, version, held, renamed)
+        rebuilding = _Rebuilding(graph, edits, saver, version, held, renamed)
         dropped = rebuilding.run()
         if not any(entries.keys for entries in saver.saves):
             # None of its variables is left: what the checkpoint holds was never this Saver's.
@@ -107,12 +108,14 @@ class _Rebuilding:
 
     def __init__(
         self,
+        graph: Graph,
         edits: GraphEdits,
         saver: SaverNodes,
         version: SaverVersion,
         held: Mapping[str, Header],
         renamed: Mapping[str, str],
     ) -> None:
+        self._graph = graph
         self._edits = edits
         self._saver = saver
         self._version = version
@@ -120,7 +123,13 @@ class _Rebuilding:
         self._renamed = {old.encode("utf-8"): new for old, new in renamed.items()}
 
     def run(self) -> tuple[str, ...]:
-        """Changes the ops and their entries; returns the keys that were given up."""
+        """Changes the ops and their entries; returns the keys that were given up.
+
+        Raises:
+          GraphError: variables of the graph have other shapes or dtypes than the checkpoint's.
+          UnsupportedError: other nodes use what has to change.
+        """
+        self._refuse_misfits()
         dropped, consumers = self._unheld()
         self._forget(consumers)
         for entries in self._saver.restores:
@@ -128,6 +137,23 @@ class _Rebuilding:
         for entries in self._saver.saves:
             self._save(entries, dropped)
         return tuple(key.decode("utf-8", "backslashreplace") for key in dropped)
+
+    def _refuse_misfits(self) -> None:
+        problems = []
+        for entries in self._saver.saves:
+            for key, part, reference in zip(
+                entries.keys, entries.slices, entries.tensors, strict=True
+            ):
+                variable = variable_behind(self._graph, reference)
+                if variable is not None and key in self._renamed:
+                    problems.append(misfit(variable, part, self._held[self._renamed[key]]))
+        if any(problems):
+            raise GraphError(
+                f"{self._graph.label} and the checkpoint do not fit:\n"
+                f"{listed(filter(None, problems))}",
+                expected="the dtypes and shapes of the graph's variables",
+                next_step="Give the graph that the checkpoint was saved from (--graph).",
+            )
 
     def _unheld(self) -> tuple[dict[bytes, None], set[str]]:
         """Keys that cannot be restored any more, and the nodes that took their values."""
@@ -153,10 +179,14 @@ class _Rebuilding:
             # What restores several variables at once, as a table does, needs all of them.
             for name in new:
                 for tensor in map(tensor_of, self._data(name)):
+                    other = restores.get(tensor.node)
                     place = (tensor.node, tensor.output_index)
-                    if tensor.node in restores and place not in done:
+                    if (
+                        other is not None
+                        and place not in done
+                        and tensor.output_index < len(other.keys)
+                    ):
                         done.add(place)
-                        other = restores[tensor.node]
                         dropped[other.keys[tensor.output_index]] = None
                         waiting.append((other, tensor.output_index))
         return dropped, consumers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkpoints.errors import UnsupportedError
+from checkpoints.errors import GraphError, UnsupportedError
 from checkpoints.messages import DataType, NodeDef
 from exporters.graph_edits import GraphEdits, set_integer, set_texts
 from exporters.names import is_control, node_of
@@ -43,6 +43,9 @@ def rebuild_shards(edits: GraphEdits, saver: SaverNodes, version: SaverVersion) 
         )
     names = [node_of(edits.node(entries.node.name).input[0]) for entries in kept]
     waits = [f"^{name}" for name in _waiting_for(edits, saver, kept)]
+    for name in names:
+        if len(data_inputs(edits.node(name))) != 3:
+            raise GraphError(f"{name} ({_SHARD_NAME}) does not take a name and two numbers.")
     count = data_inputs(edits.node(names[0]))[2]
     if empty:
         count = _renumber(edits, names)

@@ -20,8 +20,6 @@ from exporters.saver_nodes import (
 
 SaverVersion = Literal["v1", "v2"]
 
-_FLOATS = frozenset({1, 2, 14, 19})
-"""float32, float64, bfloat16, float16."""
 _HINTS = {KEYS_INPUT: "tensor_names", SLICES_INPUT: "shape_and_slices"}
 
 
@@ -73,11 +71,6 @@ def write_restore(edits: GraphEdits, entries: Entries, version: SaverVersion) ->
             node.attr[new.dtypes].type = entries.dtypes[0]
         node.op = op
     edits.set_inputs(name, [*inputs, *controls])
-
-
-def can_cast(source: int, target: int) -> bool:
-    """Whether a Saver may keep values of one dtype in another: floats in floats."""
-    return source in _FLOATS and target in _FLOATS
 
 
 def cast(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.api import Checkpoint
-from checkpoints.errors import GraphError, UnsupportedError, counted
+from checkpoints.errors import GraphError, UnsupportedError, VerificationError, counted
 from checkpoints.names import averaged_names
 from checkpoints.progress import Progress
 from checkpoints.selection import SelectedVariables
@@ -81,7 +81,7 @@ def travelling_meta(
         return Travelling(graph.read_bytes(), graph)
     try:
         return _rebuilt(graph, version, saved, selected, is_averaged, verify, progress)
-    except (GraphError, UnsupportedError) as error:
+    except (GraphError, UnsupportedError, VerificationError) as error:
         if was_asked_for:
             raise
         progress.say(f"No .meta was written: {error.message}")
@@ -194,8 +194,8 @@ def _tell(
         )
     if rebuilt.absent:
         progress.say(
-            f"The graph has no node for {counted(len(rebuilt.absent), 'variable')} of the"
-            f" checkpoint, which its Saver leaves: {_some(rebuilt.absent)}."
+            f"The .meta's Saver leaves {counted(len(rebuilt.absent), 'variable')} of the checkpoint,"
+            f" which none of the graph's fits: {_some(rebuilt.absent)}."
         )
     if rebuilt.others:
         progress.say(f"Nodes of other Savers stay as they are: {_some(rebuilt.others)}.")

@@ -314,7 +314,7 @@ def used_elsewhere(message):
         (damaged, "is not a graph"),
         (without_node, "names nodes that the graph does not have"),
         (unequal, "contradicts itself"),
-        (endless, "is too long"),
+        (endless, "save/keys is not what save/save"),
         (computed, "does not say which variables it handles"),
         (used_elsewhere, "other nodes use nodes of the Saver"),
     ],
@@ -331,6 +331,18 @@ def test_a_graph_that_cannot_go_is_said_or_refused(meta, write, tmp_path, damage
     with pytest.raises((GraphError, UnsupportedError), match=reason):
         exporters.convert(prefix, tmp_path / "n.ckpt", selection=selection, graph=graph)
     assert not list(tmp_path.glob("n.ckpt*"))
+
+
+def test_a_graph_of_other_shapes_is_refused(meta, write, dense_net, tmp_path):
+    prefix = write(meta)
+    values = dense_net.values | {"fc/biases": np.zeros(9, np.float32)}
+    checkpoints.write(tmp_path / "other", values, version="v1")
+    with pytest.raises(GraphError) as caught:
+        exporters.convert(tmp_path / "other", tmp_path / "m.ckpt", graph=Path(f"{prefix}.meta"))
+    assert "do not fit:\n  fc/biases: graph float32 [4], checkpoint float32 [9]" in str(
+        caught.value
+    )
+    assert not list(tmp_path.glob("m.ckpt*"))
 
 
 def test_a_graph_of_other_variables_is_refused(meta, write, tmp_path):

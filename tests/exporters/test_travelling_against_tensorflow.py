@@ -221,13 +221,25 @@ def test_variables_that_are_kept_in_another_dtype(tf, make, tmp_path, resource, 
         assert np.array_equal(found[name], expected)
 
 
+@pytest.mark.parametrize("options", [{"reshape": True}, {"restore_sequentially": True}])
+def test_savers_with_options(tf, make, tmp_path, options):
+    def saver(v1):
+        return v1.train.Saver(write_version=v1.train.SaverDef.V1, sharded=True, **options)
+
+    made = make(two_devices, saver=saver)
+    there = tmp_path / "m.ckpt"
+    exporters.convert(made.prefix, there, selection=Selection(exclude=("step",)))
+    kept = {name: made.values[name] for name in ("net/w", "net/b", "flag")}
+    same_values(restored(tf, there, kept), kept)
+
+
 def test_averages_in_place_of_their_variables(tf, make, tmp_path):
     def build(tf):
         v1 = tf.compat.v1
         w = v1.get_variable("w", [2])
         tf.compat.v1.train.ExponentialMovingAverage(0.9).apply([w])
 
-    made = make(build)
+    made = make(build, resource=True)
     there = tmp_path / "m.ckpt"
     exporters.convert(made.prefix, there, selection=Selection(weights="ema"))
     found = restored(tf, there, ["w"])
@@ -317,8 +329,8 @@ def test_variables_that_the_saver_leaves_are_added(tf, make, tmp_path):
         found = session.run({name: value_of(tf, name) for name in made.values})
     same_values(found, made.values)
     assert (
-        "The graph has no node for 1 variable of the checkpoint, which its Saver leaves: stranger."
-        in done.notes
+        "The .meta's Saver leaves 1 variable of the checkpoint, which none of the graph's fits:"
+        " stranger." in done.notes
     )
 
 
