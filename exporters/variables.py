@@ -56,10 +56,13 @@ def fit_variables(graph: Graph, pruned: Graph, values: Values) -> dict[str, Froz
     """
     nodes = [node for node in pruned.nodes.values() if node.op in VARIABLES]
     saved = saved_names(graph) if nodes else {}
+    parts = getattr(values, "parts", {})
     fitted: dict[str, FrozenVariable] = {}
     absent, misfits = [], []
     for node in nodes:
-        key = next((name for name in _names_of(node, saved) if name in values), None)
+        # Where the node is a slice of a variable, the values have it under the node's name.
+        names = [node.name] if node.name in parts else _names_of(node, saved)
+        key = next((name for name in names if name in values), None)
         if key is None:
             absent.append(node.name)
             continue
