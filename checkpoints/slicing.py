@@ -12,6 +12,14 @@ SMALLEST_BYTES = 1 << 18
 """What a variable has at least to be cut: the smallest slice that
 tf.compat.v1.min_max_variable_partitioner makes."""
 
+_CUT = frozenset(
+    {
+        "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
+        "complex64", "complex128", "qint8", "quint8", "qint32",
+    }
+)  # fmt: skip
+"""TensorFlow puts the slices of these together again, and refuses those of the others."""
+
 
 @dataclass(frozen=True)
 class Slicing:
@@ -38,9 +46,10 @@ class Slicing:
         """The slices of a variable, in order; empty where it stays whole.
 
         The first of them are one longer where the axis cannot be divided evenly, as
-        tf.compat.v1.fixed_size_partitioner has it. Scalars and strings stay whole.
+        tf.compat.v1.fixed_size_partitioner has it. Scalars, strings, and dtypes whose slices
+        TensorFlow does not restore (float16 and float8 among them) stay whole.
         """
-        if not shape or dtype.is_string:
+        if not shape or dtype.name not in _CUT:
             return []
         num_bytes = dtype.numpy.itemsize
         for size in shape:

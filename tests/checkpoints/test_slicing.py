@@ -39,8 +39,9 @@ def test_what_stays_whole(shape):
     assert Slicing(3).extents(FLOAT, shape) == []
 
 
-def test_strings_stay_whole():
-    assert Slicing(2, 0).extents(dtypes.of_name("string"), (9,)) == []
+@pytest.mark.parametrize("dtype", ["string", "float16", "uint16", "float8_e5m2", "int4"])
+def test_dtypes_that_stay_whole(dtype):
+    assert Slicing(2, 0).extents(dtypes.of_name(dtype), (9,)) == []
 
 
 def test_from_which_size_on():
@@ -128,6 +129,25 @@ def test_the_bytes_are_tensorflows_in_v1(tmp_path, other_side, count):
     checkpoints.write(tmp_path / "ours_v1", VALUES, version="v1", slicing=slicing)
     other_side.save_v1_pieces(tmp_path / "theirs_v1", pieces_of(VALUES, slicing))
     assert (tmp_path / "ours_v1").read_bytes() == (tmp_path / "theirs_v1").read_bytes()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("number", range(1, 34))
+def test_tensorflow_puts_together_what_is_cut(tmp_path, other_side, same, number):
+    try:
+        dtype = dtypes.of_number(number)
+    except UnsupportedError:
+        return
+    if not Slicing(2, 0).extents(dtype, (5,)):
+        return
+    stored = dtype.numpy if dtype.numpy.names is None else dtype.numpy[0]
+    value = np.arange(5).astype(stored).view(dtype.numpy)
+    checkpoints.write(tmp_path / "m", {"x": value}, slicing=Slicing(2, 0))
+    assert same(other_side.restore_v2(tmp_path / "m", "x", dtype.name), value)
+    # Which V1 has no place for in TensorFlow, in slices or whole.
+    if dtype.name != "bfloat16":
+        checkpoints.write(tmp_path / "n", {"x": value}, version="v1", slicing=Slicing(2, 0))
+        assert same(other_side.restore_v1(tmp_path / "n", "x", dtype.name), value)
 
 
 @pytest.mark.tensorflow
