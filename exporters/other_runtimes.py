@@ -113,17 +113,18 @@ def _refuse_other_names(
 
 def _feeds(frozen: FrozenGraph, batches: Iterable[Array] | None) -> Iterator[dict[str, Array]]:
     if batches is not None:
-        for batch in batches:
-            for start in range(0, len(batch), _fixed_batch(frozen) or len(batch)):
-                size = _fixed_batch(frozen) or len(batch)
-                if len(batch[start : start + size]) == size:
-                    yield {str(frozen.inputs[0]): batch[start : start + size]}
+        for batch in fitted(frozen, batches):
+            yield {str(frozen.inputs[0]): batch}
         return
     generator = np.random.default_rng(SEED)
     for batch_size in BATCH_SIZES:
         yield made_up_inputs(frozen.graph, frozen.inputs, batch_size, generator)
 
 
-def _fixed_batch(frozen: FrozenGraph) -> int | None:
+def fitted(frozen: FrozenGraph, batches: Iterable[Array]) -> Iterator[Array]:
+    """Batches of the size that the graph's input has, where it has one; rests are left out."""
     shape = frozen.graph.shape(frozen.inputs[0])
-    return shape[0] if shape else None
+    for batch in batches:
+        size = (shape[0] if shape else None) or len(batch)
+        for start in range(0, len(batch) - size + 1, size):
+            yield batch[start : start + size]

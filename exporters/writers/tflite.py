@@ -13,13 +13,15 @@ from typing import Any
 from checkpoints.errors import UnsupportedError
 from checkpoints.files import atomic_file
 from checkpoints.progress import Progress
+from exporters.bias_correction import correct_biases
 from exporters.blockers import refuse_blockers
 from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
 from exporters.extras import refuse_missing
 from exporters.freezing import FrozenGraph
 from exporters.frozen_file import frozen_graph_def
-from exporters.other_runtimes import refuse_structure, verify_other_runtime
+from exporters.optimising import optimise
+from exporters.other_runtimes import fitted, refuse_structure, verify_other_runtime
 from exporters.preparing import converted, prepared
 from exporters.runtime import hold_stderr_back, load_tensorflow
 from exporters.tflite_runner import add_metadata
@@ -43,6 +45,13 @@ def write(request: Request, progress: Progress) -> Conversion:
     batches: list[Array] = []
 
     def write_form(frozen: FrozenGraph, compare: Comparison | None) -> Verification:
+        if batches:
+            frozen = correct_biases(
+                frozen if request.options.optimize else optimise(frozen),
+                list(fitted(frozen, batches)),
+                trust=request.trust,
+            )
+            progress.say(frozen.said[-1])
         model = _convert(frozen, batches, request)
         with atomic_file(request.destination) as file:
             file.write(model)
