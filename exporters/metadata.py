@@ -18,6 +18,9 @@ FORMAT_VERSION = 1
 MAX_METADATA_BYTES = 1 << 24
 """A longer text is not read: ImageNet's 21,841 class names need a fiftieth of it."""
 
+IN_GRAPH = "in_graph"
+"""Key of a preprocessing that the graph does itself: the tensor that holds what it gives."""
+
 OUTPUT_ROLES = ("probabilities", "logits", "bottleneck")
 
 

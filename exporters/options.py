@@ -18,7 +18,7 @@ Calibration = Callable[[Metadata | None], Iterable[Array]]
 
 PreprocessingGraph = Callable[[Metadata], Any]
 """From what a model says of itself to the GraphDef that makes its input of an encoded picture: a
-placeholder `encoded` (string, []) and a tensor `image` (float32 [height, width, 3])."""
+placeholder `encoded` (string [batch]) and a tensor `images` (float32 [batch, height, width, 3])."""
 
 _GRAPHS = ("pb", "pbtxt", "saved-model")
 _FORMS: dict[str, tuple[str, ...]] = {

@@ -52,16 +52,19 @@ def preprocessing_graph(metadata: Metadata) -> GraphDef:
     """The model's evaluation preprocessing as a graph.
 
     Returns:
-      A GraphDef with the placeholder `encoded`, string [], the bytes of a JPEG, PNG, GIF or BMP,
-      and the tensor `image`, float32 [size, size, 3].
+      A GraphDef with the placeholder `encoded`, string [batch], the bytes of JPEG, PNG, GIF or
+      BMP files, and the tensor `images`, float32 [batch, size, size, 3].
 
     Raises:
       GraphError: the model does not say how pictures become its input.
     """
     tf = load_tensorflow()
     with tf.Graph().as_default() as graph:
-        encoded = tf.compat.v1.placeholder(tf.string, [], name="encoded")
-        tf.identity(_preprocessing(metadata).evaluation(encoded), name="image")
+        encoded = tf.compat.v1.placeholder(tf.string, [None], name="encoded")
+        images = tf.map_fn(
+            _preprocessing(metadata).evaluation, encoded, fn_output_signature=tf.float32
+        )
+        tf.identity(images, name="images")
     return GraphDef.FromString(graph.as_graph_def().SerializeToString())
 
 
