@@ -1,7 +1,8 @@
-"""What `evaluate` and `predict` take as MODEL: a run, a frozen .pb, or a checkpoint and its net."""
+"""What `evaluate` and `predict` take as MODEL: a run, a model file of any form, or a checkpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,47 +18,77 @@ from checkpoints.published import CHECKPOINTS, Net
 from exporters.freezing import prepare
 from exporters.frozen_file import frozen_graph_def
 from exporters.graph import Graph, read_graph
-from exporters.metadata import Metadata, read_metadata
+from exporters.metadata import IN_GRAPH, Metadata, read_metadata
+from exporters.runners import Runner, open_runner
 from exporters.runtime import GraphRunner
 from finetune.preprocessing import Preprocessing
 from finetune.run import Run
 from finetune.weights import find_weights
 
 GRAPH_SUFFIXES = (".pb", ".pbtxt")
+OTHER_SUFFIXES = (".onnx", ".tflite")
+_SAVED_MODEL = "saved_model.pb"
+_VARIABLES = "variables/variables"
+
+ANSWERS = ("probabilities", "logits")
+"""Roles of outputs that say which class it is, the better one first."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A frozen graph and what is known of it.
+    """A model that can be run, and what is known of it.
 
     Attributes:
       source: what a person named.
-      graph_def: variables are constants.
+      graph_def: a graph whose variables are constants; None where `file` is what is run.
       metadata: class names, names of tensors, the training step.
       preprocessing: how pictures become its input.
+      file: an .onnx or .tflite file, or None.
     """
 
     source: str
-    graph_def: GraphDef
+    graph_def: GraphDef | None
     metadata: Metadata
     preprocessing: Preprocessing
+    file: Path | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes; empty where the file holds none."""
         return self.metadata.classes
 
-    def runner(self, trust: bool = False) -> GraphRunner:
-        """Runs the graph: pictures in, probabilities out."""
+    def runner(self, trust: bool = False, roles: Sequence[str] = ANSWERS) -> Runner:
+        """Runs the model: pictures in, probabilities out.
+
+        Args:
+          trust: whether ops that reach files, the network or Python may run.
+          roles: which output is wanted; the first that the model has is taken.
+
+        Raises:
+          GraphError: the model does not say where its input or that output is.
+          UnsupportedError: the runtime of its form is not installed.
+        """
         outputs = self.metadata.outputs
-        answers = outputs.get("probabilities") or outputs.get("logits")
-        if answers is None or self.metadata.input is None:
+        wanted = next((outputs[role] for role in roles if role in outputs), None)
+        pictures = self._pictures()
+        if wanted is None or pictures is None:
             raise GraphError(
                 f"{self.source} does not say where its input and its answers are.",
-                expected="metadata with an input, and probabilities or logits among its outputs",
+                expected=f"metadata with an input, and {' or '.join(roles)} among its outputs",
                 next_step="Export it with slimtune convert, which writes them.",
             )
-        return GraphRunner(self.graph_def, [self.metadata.input], [answers], trust=trust)
+        if self.file is not None:
+            runner = open_runner(self.file)
+            runner.select_outputs((wanted,))
+            return runner
+        if self.graph_def is None:
+            raise GraphError(f"{self.source} holds neither a graph nor a model file.")
+        return GraphRunner(self.graph_def, [pictures], [wanted], trust=trust)
+
+    def _pictures(self) -> str | None:
+        """The tensor that takes preprocessed pictures, also where the graph preprocesses itself."""
+        inside = (self.metadata.preprocessing or {}).get(IN_GRAPH)
+        return self.metadata.input if inside is None else str(inside)
 
     def probabilities(self, answers: Any) -> NDArray[np.float32]:
         """float32 [batch, classes], of what the runner gave: the probabilities, or logits."""
@@ -69,17 +100,18 @@ class Model:
 
 
 def open_model(model: str | Path, *, net: str | None = None, progress: Progress = SILENT) -> Model:
-    """Opens a run directory, a .pb that slimtune wrote, or a checkpoint of a registered net.
+    """Opens a run directory, a model that slimtune wrote, or a checkpoint of a registered net.
 
     Args:
-      model: the run directory (its latest checkpoint; RUN/best is its best one), the file, or a
-        checkpoint in any spelling or by its published name.
+      model: the run directory (its latest checkpoint; RUN/best is its best one), a .pb, .onnx or
+        .tflite file, a SavedModel's directory, or a checkpoint in any spelling or by its
+        published name.
       net: the net of a checkpoint.
       progress: where choices are told.
 
     Raises:
       NotFoundError: nothing is there.
-      GraphError: a .pb without metadata.
+      GraphError: a model without metadata.
       UnsupportedError: a form that cannot be evaluated.
     """
     path = Path(model)
@@ -88,13 +120,18 @@ def open_model(model: str | Path, *, net: str | None = None, progress: Progress 
         return _from_run(run, path, progress)
     if path.suffix in GRAPH_SUFFIXES and path.is_file():
         return _from_graph(path)
+    if path.suffix in OTHER_SUFFIXES and path.is_file():
+        return _from_other_form(path)
+    if (path / _SAVED_MODEL).is_file():
+        return _from_saved_model(path)
     if net is None and str(model) in CHECKPOINTS:
         net = CHECKPOINTS[str(model)].net
     if net is None:
         if not path.exists():
             raise NotFoundError(
                 f"{path} is not there.",
-                expected="a run directory, a .pb, or a checkpoint with --net",
+                expected="a run directory, a .pb, .onnx or .tflite, a SavedModel, or a checkpoint with"
+                " --net",
                 next_step="slimtune train DATA --run RUN makes a run.",
             )
         raise UnsupportedError(
@@ -127,6 +164,21 @@ def _from_graph(path: Path) -> Model:
             next_step=f"slimtune convert {path} model.pb",
         )
     return _model(str(path), graph, None)
+
+
+def _from_other_form(path: Path) -> Model:
+    with open_runner(path) as runner:
+        metadata = _described(str(path), runner.metadata)
+    preprocessing = Preprocessing.from_json(metadata.preprocessing or {})
+    return Model(str(path), None, metadata, preprocessing, path)
+
+
+def _from_saved_model(path: Path) -> Model:
+    graph = read_graph(path)
+    if not (path / f"{_VARIABLES}.index").is_file():
+        return _model(str(path), graph, {})
+    with checkpoints.open(path / _VARIABLES) as saved:
+        return _model(str(path), graph, saved)
 
 
 def _from_checkpoint(checkpoint: str, net: str, progress: Progress) -> Model:
@@ -172,18 +224,24 @@ def head_classes(net: Net, variables: Any, checkpoint: str) -> int:
 
 
 def _model(source: str, graph: Graph, values: Any) -> Model:
-    metadata = read_metadata(graph)
+    metadata = _described(source, read_metadata(graph))
+    if values is None:
+        graph_def = graph.graph_def
+    else:
+        outputs = list(metadata.outputs.values())
+        frozen = prepare(graph, values, outputs=outputs, metadata=metadata)
+        graph_def = frozen_graph_def(frozen)
+    preprocessing = dict(metadata.preprocessing or {})
+    preprocessing.pop(IN_GRAPH, None)
+    return Model(source, graph_def, metadata, Preprocessing.from_json(preprocessing))
+
+
+def _described(source: str, metadata: Metadata | None) -> Metadata:
     if metadata is None or metadata.preprocessing is None:
         raise GraphError(
             f"{source} does not say how pictures become its input.",
             expected="the metadata that slimtune convert writes",
-            received="a graph without it",
+            received="a model without it",
             next_step="Convert its run or checkpoint again with slimtune convert.",
         )
-    outputs = list(metadata.outputs.values())
-    if values is None:
-        graph_def = graph.graph_def
-    else:
-        frozen = prepare(graph, values, outputs=outputs, metadata=metadata)
-        graph_def = frozen_graph_def(frozen)
-    return Model(source, graph_def, metadata, Preprocessing.from_json(metadata.preprocessing))
+    return metadata
