@@ -42,8 +42,12 @@ _PROOFS = {
 @names_option(
     "--inputs",
     metavar="NAME[=?x224x224x3],...",
-    help="Nodes or tensors to feed; the placeholders if left out.",
+    help="Nodes or tensors to feed; the placeholders, or what a pipeline gives, if left out.",
 )
+@names_option(
+    "--set", metavar="NAME=VALUE,...", help="Placeholders that become constants; is_training=false."
+)
+@click.option("--drop-checks", is_flag=True, help="Take out assertions, CheckNumerics and Print.")
 @click.option("--labels", metavar="FILE", help="Class names, one a line.")
 @click.option("--optimize", is_flag=True, help="Fold batch norms and constants; same answers.")
 @click.option("--compat", is_flag=True, help="Drop default attributes, for older TensorFlows.")
@@ -95,7 +99,7 @@ _PROOFS = {
     show_default=True,
     help="How DST is compared with SRC before it gets its name.",
 )
-@click.option("--keep-training", is_flag=True, help="Let nodes that belong to training through.")
+@click.option("--keep-training", is_flag=True, help="Leave a graph in training mode as it is.")
 @click.option("--trust", is_flag=True, help="Let a graph use files, network and Python ops.")
 @click.option("--overwrite", is_flag=True, help="Replace DST.")
 def command(
@@ -114,8 +118,8 @@ def command(
     (V2 checkpoint; V1 with --to v1), .npz or .safetensors. What is written is verified; a failed
     verification leaves nothing in place.
 
-    Of variables alone (.ckpt, .npz, .safetensors) --include to --partition-bytes choose, rename,
-    cast and cut.
+    The options from --include to --partition choose, rename, cast and cut variables; they are
+    for .ckpt, .npz and .safetensors only.
     """
     import exporters
 

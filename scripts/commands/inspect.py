@@ -25,6 +25,7 @@ _KINDS = {
     "safetensors": "safetensors file",
 }
 _HEADER = ("NAME", "DTYPE", "SHAPE", "ROLE")
+_SHOWN = 100
 _STATISTICS = ("min", "max", "mean", "std", "nan_count", "infinite_count")
 
 
@@ -180,7 +181,7 @@ def _text(family: Family, result: dict[str, Any], stats: bool) -> str:
         lines.append(f"Resolved: {family.said}")
     if family.meta is not None:
         lines.append(f"Graph: {family.meta}")
-    lines += [f"{key}: {text}" for key, text in result.get("metadata", {}).items()]
+    lines += [f"{key}: {_short(text)}" for key, text in result.get("metadata", {}).items()]
     if variables:
         lines += ["", *_table(variables, stats)]
     if "notes" in result:
@@ -188,6 +189,11 @@ def _text(family: Family, result: dict[str, Any], stats: bool) -> str:
     if "problems" in result:
         lines += ["", "Not readable:", *(problem["problem"] for problem in result["problems"])]
     return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    """The beginning of a text that may hold a thousand class names."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def _table(variables: list[dict[str, Any]], stats: bool) -> list[str]:

@@ -206,6 +206,10 @@ def test_files_of_arrays(tmp_path, capsys, name, kind, title):
         "step: 7",
     ]
 
+    checkpoints.write(tmp_path / name, values, metadata={"long": "x" * 5000}, overwrite=True)
+    code, out, _ = slimtune(capsys, tmp_path / name)
+    assert out.splitlines()[1] == f"long: {'x' * 97}..."
+
 
 def test_errors_are_messages(run, capsys):
     code, result = slimtune_json(capsys, run / "nothing")
