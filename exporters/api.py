@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checkpoints.api import Checkpoint
 from checkpoints.files import refuse_existing
 from checkpoints.progress import SILENT, Notes, Progress
 from exporters.endpoints import resolve_outputs
 from exporters.freezing import prepare
 from exporters.graph import Graph, as_graph
+from exporters.keyed_values import KeyedValues
 from exporters.metadata import Metadata, read_metadata
 from exporters.proved import write_proved
 from exporters.saver_writing import SaverVersion
@@ -52,6 +54,8 @@ def freeze(
     *,
     inputs: Sequence[str] = (),
     metadata: Metadata | None = None,
+    set: Iterable[str] | Mapping[str, Any] = (),
+    drop_checks: bool = False,
     keep_training: bool = False,
     verify: VerifyMode = "auto",
     overwrite: bool = False,
@@ -68,9 +72,11 @@ def freeze(
       path: the .pb to write.
       inputs: placeholders to feed; left out, all that the outputs need.
       metadata: what is written into it; left out, what the graph has already.
-      keep_training: whether nodes that belong to training are let through.
+      set: placeholders that become constants: NAME=VALUE each, or a mapping.
+      drop_checks: whether assertions, numeric checks and prints are taken out.
+      keep_training: whether nodes that belong to training are left as they are.
       verify: how the written file is compared with its source before it gets its name; auto is
-        structure, and run too where inputs were cut.
+        structure, and run too where the graph was put into inference mode or cut.
       overwrite: whether a file that is there already is replaced.
       progress: told what was chosen and cut.
 
@@ -84,6 +90,8 @@ def freeze(
     refuse_existing(path, overwrite)
     whole = as_graph(graph)
     metadata = metadata or read_metadata(whole)
+    if isinstance(values, Checkpoint) and values.objects is not None:
+        values = KeyedValues(values, values.objects.keys)
     if not isinstance(values, Mapping):
         from exporters.live import session_values
 
@@ -96,6 +104,8 @@ def freeze(
         outputs=outputs,
         inputs=inputs,
         metadata=metadata,
+        settings=set,
+        drop_checks=drop_checks,
         keep_training=keep_training,
         progress=progress,
     )

@@ -15,6 +15,7 @@ from checkpoints.selection import select
 from exporters.conversion import Conversion, Endpoint, Request
 from exporters.freezing import FrozenGraph, prepare
 from exporters.graph import as_graph
+from exporters.keyed_values import KeyedValues
 from exporters.labels import count_classes, is_probabilities, refuse_other_count
 from exporters.metadata import Metadata, read_metadata, stored_metadata
 from exporters.names import TensorName, tensor_of
@@ -41,11 +42,7 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
             raise graph_wanted(source, saved)
         whole = as_graph(source.graph)
         metadata = request.metadata or read_metadata(whole) or stored_metadata(saved)
-        values = (
-            select(saved, request.selection, progress=progress)
-            if isinstance(saved, Checkpoint)
-            else saved
-        )
+        values = _selected(saved, request, progress)
         if metadata is not None and source.step is not None:
             metadata = replace(metadata, step=source.step)
         frozen = prepare(
@@ -54,6 +51,8 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
             outputs=request.outputs,
             inputs=request.inputs,
             metadata=metadata,
+            settings=request.settings,
+            drop_checks=request.drop_checks,
             keep_training=request.keep_training,
             progress=progress,
         )
@@ -116,6 +115,16 @@ def _opened(source: Source) -> AbstractContextManager[Values]:
         return nullcontext({})
     saved: Checkpoint = checkpoints.open(source.family)
     return saved
+
+
+def _selected(saved: Values, request: Request, progress: Progress) -> Values:
+    if not isinstance(saved, Checkpoint):
+        return saved
+    selected = select(saved, request.selection, progress=progress)
+    if saved.objects is None:
+        return selected
+    # A SavedModel's graph goes by the keys of its objects, others by the names of variables.
+    return KeyedValues(selected, saved.objects.keys)
 
 
 def _describe(frozen: FrozenGraph, request: Request) -> Metadata | None:
