@@ -18,9 +18,14 @@ EXTRAS = {
 """Package -> the extra of slimtune that brings it."""
 
 
+def is_installed(package: str) -> bool:
+    """Whether a package is there, without loading it."""
+    return importlib.util.find_spec(package) is not None
+
+
 def refuse_missing(*packages: str) -> None:
     """Raises UnsupportedError where packages of extras are not installed, without loading them."""
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    missing = [name for name in packages if not is_installed(name)]
     if missing:
         raise _missing(missing)
 

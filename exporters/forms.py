@@ -20,6 +20,9 @@ class Form:
         `--to` chooses it.
       example: a name that chooses it.
       writer: "module:function" that writes it; empty where none does yet.
+      sources: names of the forms that it is written from.
+      extra: the extra of slimtune that writing it needs, or "".
+      packages: what that extra brings.
     """
 
     name: str
@@ -27,16 +30,30 @@ class Form:
     ending: str
     example: str
     writer: str = ""
+    sources: tuple[str, ...] = ()
+    extra: str = ""
+    packages: tuple[str, ...] = ()
 
+
+_CHECKPOINTS = ("v2", "v1", "npz", "safetensors")
+_ANY = (*_CHECKPOINTS, "meta", "pb", "pbtxt", "saved-model")
+"""A checkpoint or arrays become a model with a graph: a .meta beside, --graph or --net."""
 
 _VARIABLES = "exporters.writers.checkpoint:write"
 
 FORMS: dict[str, Form] = {
     form.name: form
     for form in (
-        Form("pb", "frozen GraphDef", r"\.pb", "model.pb", "exporters.writers.frozen_graph:write"),
-        Form("v2", "V2 checkpoint", r"\.ckpt(-\d+)?", "model.ckpt", _VARIABLES),
-        Form("v1", "V1 checkpoint", "", "--to v1", _VARIABLES),
+        Form(
+            "pb",
+            "frozen GraphDef",
+            r"\.pb",
+            "model.pb",
+            "exporters.writers.frozen_graph:write",
+            _ANY,
+        ),
+        Form("v2", "V2 checkpoint", r"\.ckpt(-\d+)?", "model.ckpt", _VARIABLES, _ANY),
+        Form("v1", "V1 checkpoint", "", "--to v1", _VARIABLES, _ANY),
         Form("meta", "MetaGraphDef", r"\.meta", "model.meta"),
         Form("pbtxt", "frozen GraphDef as text", r"\.pbtxt", "model.pbtxt"),
         Form("saved-model", "SavedModel", r"[/\\]", "model/"),
@@ -46,10 +63,29 @@ FORMS: dict[str, Form] = {
             r"\.tflite",
             "model.tflite",
             "exporters.writers.tflite:write",
+            _ANY,
+            "litert",
+            ("ai_edge_litert",),
         ),
-        Form("onnx", "ONNX model", r"\.onnx", "model.onnx", "exporters.writers.onnx:write"),
-        Form("safetensors", "safetensors file", r"\.safetensors", "model.safetensors", _VARIABLES),
-        Form("npz", "numpy arrays", r"\.npz", "model.npz", _VARIABLES),
+        Form(
+            "onnx",
+            "ONNX model",
+            r"\.onnx",
+            "model.onnx",
+            "exporters.writers.onnx:write",
+            _ANY,
+            "onnx",
+            ("tf2onnx", "onnx", "onnxruntime"),
+        ),
+        Form(
+            "safetensors",
+            "safetensors file",
+            r"\.safetensors",
+            "model.safetensors",
+            _VARIABLES,
+            _CHECKPOINTS,
+        ),
+        Form("npz", "numpy arrays", r"\.npz", "model.npz", _VARIABLES, _CHECKPOINTS),
     )
 }
 

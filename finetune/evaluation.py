@@ -30,7 +30,7 @@ def evaluate(
     """Scores a model on one split.
 
     Args:
-      model: a run, a .pb, a checkpoint with `net`, or an opened model.
+      model: a run, a model file of any form that runs, a checkpoint with `net`, or an opened one.
       data: a dataset directory or a folder of pictures.
       split: train, val or test; left out: val, else test.
       net: the net of a checkpoint.
@@ -42,7 +42,7 @@ def evaluate(
       NotFoundError: there is no such model, data or split.
     """
     opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
-    dataset = data if isinstance(data, Dataset) else _open_data(data, progress)
+    dataset = data if isinstance(data, Dataset) else open_data(data, progress)
     split = split or ("val" if "val" in dataset.splits else "test")
     count = dataset.split(split).count
     places = class_places(opened, dataset)
@@ -73,7 +73,8 @@ def evaluate(
     )
 
 
-def _open_data(data: str | Path, progress: Progress) -> Dataset:
+def open_data(data: str | Path, progress: Progress) -> Dataset:
+    """A dataset directory; of a folder of pictures the one built beside it."""
     return find_dataset(data, built_beside(Path(data)), progress=progress)
 
 

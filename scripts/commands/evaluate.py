@@ -17,7 +17,10 @@ from scripts.verb import shell_words, verb
 def command(
     output: Output, model: str, data: str, split: str | None, net: str | None, trust: bool
 ) -> None:
-    """Score MODEL (a run, a .pb, or a checkpoint with --net) on DATA, each picture once."""
+    """Score MODEL on DATA, each picture once.
+
+    MODEL is a run, a .pb, .onnx or .tflite, a SavedModel, or a checkpoint with --net.
+    """
     from rich.table import Table
 
     from finetune.evaluation import evaluate

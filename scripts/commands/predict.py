@@ -28,9 +28,11 @@ def command(
     trust: bool,
     overwrite: bool,
 ) -> None:
-    """Classify FILES (pictures, folders, .npy arrays) with MODEL (a .pb, a run, a checkpoint).
+    """Classify FILES (pictures, folders, .npy arrays) with MODEL.
 
-    Class names and preprocessing travel inside a .pb: nothing else is needed.
+    MODEL is a run, a .pb, .onnx or .tflite, a SavedModel, or a checkpoint with --net.
+
+    Class names and preprocessing travel inside the model: nothing else is needed.
     """
     from checkpoints.files import refuse_existing
     from finetune.prediction import predict, write_csv

@@ -1,0 +1,49 @@
+"""slimtune formats: which form of a model becomes which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.output import Output
+from scripts.verb import verb
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@verb("formats", example="slimtune formats")
+def command(output: Output) -> None:
+    """Show what `slimtune convert` reads and writes, and what goes to what."""
+    from exporters.extras import is_installed
+    from exporters.forms import FORMS
+
+    written = [form for form in FORMS.values() if form.writer]
+    forms, rows = _table("--to", "what it is", "a name that chooses it", "to be installed"), []
+    for form in written:
+        is_there = all(map(is_installed, form.packages))
+        needs = f"pip install 'slimtune\\[{form.extra}]'" if form.extra else ""
+        forms.add_row(form.name, form.title, form.example, needs if not is_there else "")
+        rows.append(
+            {
+                "name": form.name,
+                "title": form.title,
+                "example": form.example,
+                "from": list(form.sources),
+                "extra": form.extra,
+                "installed": is_there,
+            }
+        )
+    matrix = _table("from \\ to", *(form.name for form in written))
+    for source in dict.fromkeys(name for form in written for name in form.sources):
+        marks = ("x" if source in form.sources else "" for form in written)
+        matrix.add_row(source, *marks)
+    output.result({"formats": rows}, forms, "", matrix)
+
+
+def _table(*headings: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading)
+    return table
