@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from exporters.labels import read_labels
 from exporters.metadata import Metadata
 from exporters.names import TensorName
 from exporters.options import ModelOptions
+from exporters.rewrites.settings import parse_settings
 from exporters.sources import Source, find_source
 from exporters.verdict import Verification, VerifyMode
 
@@ -114,7 +115,9 @@ class Request:
       classes: how many classes the model has to have, or None.
       metadata: what to write in place of the graph's own, or None.
       verify: how to verify.
-      keep_training: whether nodes that belong to training are let through.
+      settings: placeholder -> the value it has from now on, as text.
+      drop_checks: whether assertions, numeric checks and prints are taken out.
+      keep_training: whether nodes that belong to training are left as they are.
       overwrite: whether what is there is replaced.
       trust: whether ops that reach files, the network or Python are run.
       selection: which variables are taken, and how.
@@ -132,6 +135,8 @@ class Request:
     classes: int | None
     metadata: Metadata | None
     verify: VerifyMode
+    settings: Mapping[str, str]
+    drop_checks: bool
     keep_training: bool
     overwrite: bool
     trust: bool
@@ -151,6 +156,8 @@ def convert(
     labels: str | Path | Sequence[str] | None = None,
     classes: int | None = None,
     verify: VerifyMode = "auto",
+    set: Iterable[str] | Mapping[str, Any] = (),
+    drop_checks: bool = False,
     keep_training: bool = False,
     overwrite: bool = False,
     trust: bool = False,
@@ -171,12 +178,16 @@ def convert(
       checkpoint: the variables of a graph.
       outputs: names of nodes or tensors; left out, those of the metadata or signature, else a
         guess.
-      inputs: tensors to feed, as NAME or NAME=?x224x224x3; left out, the placeholders.
+      inputs: tensors to feed, as NAME or NAME=?x224x224x3; left out, the placeholders, or the
+        one tensor that an input pipeline gives to the outputs.
       labels: class names, or a file with one a line; as many as there are classes.
       classes: how many classes the model has to have; left out, as many as it has.
       verify: "structure", "run", "none", or "auto": structure where nothing but variables
         changed, else run.
-      keep_training: whether nodes that belong to training are let through.
+      set: placeholders that become constants: NAME=VALUE each, or a mapping. `is_training`,
+        `keep_prob` and their like are set without asking.
+      drop_checks: whether assertions, numeric checks and prints are taken out.
+      keep_training: whether nodes that belong to training are left as they are.
       overwrite: whether what is there already is replaced.
       trust: whether ops that reach files, the network or Python are run in verification.
       metadata: what is written into the model; left out, what the graph has.
@@ -210,6 +221,8 @@ def convert(
         classes=classes,
         metadata=metadata,
         verify=verify,
+        settings=parse_settings(set),
+        drop_checks=drop_checks,
         keep_training=keep_training,
         overwrite=overwrite,
         trust=trust,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from checkpoints.errors import UnsupportedError
+from checkpoints.errors import UnsupportedError, counted
 from checkpoints.messages import NodeDef
 from checkpoints.progress import SILENT, Progress
 from exporters.endpoints import placeholders, resolve_outputs
@@ -14,11 +15,16 @@ from exporters.graph import MAX_MESSAGE_BYTES, Graph
 from exporters.metadata import Metadata, metadata_node
 from exporters.names import METADATA_NODE, TensorName, is_control, node_of
 from exporters.ops import DROPPED_ATTRIBUTES, HANDLE_PASSES, HANDLE_READS, VALUE_OPS
+from exporters.partitions import with_parts
 from exporters.rewrites.devices import clear_placement
-from exporters.rewrites.placeholders import cut_at_inputs, parse_input
+from exporters.rewrites.inference import Wishes, to_inference
+from exporters.rewrites.placeholders import parse_input
 from exporters.rewrites.prune import prune
+from exporters.rewrites.read_before_calls import read_before_calls
+from exporters.rewrites.settings import open_settings, parse_settings
+from exporters.tables import refuse_tables
 from exporters.training_ops import refuse_training_ops
-from exporters.values import Values
+from exporters.values import Array, Values
 from exporters.variables import (
     FrozenVariable,
     fit_variables,
@@ -44,6 +50,10 @@ class FrozenGraph:
       metadata: what is written into it, or None.
       said: what was done, a line each.
       rewritten: whether nodes other than variables were changed.
+      reference: the graph to run beside the written one; left out, `graph`. It is the source
+        itself where the source gives the same answers with `settings` fed.
+      settings: what placeholders of the reference are fed that `graph` does not have any more.
+      batches: the batch sizes that inputs had in training, which a run is not to be made with.
     """
 
     source: Graph
@@ -56,6 +66,9 @@ class FrozenGraph:
     metadata: Metadata | None
     said: tuple[str, ...]
     rewritten: bool = False
+    reference: Graph | None = None
+    settings: Mapping[TensorName, Array] = field(default_factory=dict)
+    batches: frozenset[int] = frozenset()
 
     @property
     def parameters(self) -> int:
@@ -98,10 +111,14 @@ def prepare(
     outputs: Sequence[str] = (),
     inputs: Sequence[str] = (),
     metadata: Metadata | None = None,
+    settings: Iterable[str] | Mapping[str, Any] = (),
+    drop_checks: bool = False,
     keep_training: bool = False,
     progress: Progress = SILENT,
 ) -> FrozenGraph:
-    """Prunes a graph to its outputs and fits the variables to it; reads no values yet.
+    """Prunes a graph to its outputs, puts it into inference mode and fits the variables to it.
+
+    No values are read yet.
 
     Args:
       graph: the whole graph, variables in it.
@@ -109,9 +126,12 @@ def prepare(
       outputs: names of nodes or tensors; left out, those of the metadata or signature, else a
         guess.
       inputs: tensors to feed, as NAME or NAME=?x224x224x3; the graph is cut there and a
-        placeholder put in where there is none. Left out, the placeholders that the outputs need.
+        placeholder put in where there is none. Left out, the placeholders that the outputs
+        need, and the one tensor that they take from an input pipeline.
       metadata: what is to be written into it.
-      keep_training: whether nodes that belong to training are let through.
+      settings: placeholders that become constants, as NAME=VALUE.
+      drop_checks: whether assertions, numeric checks and prints are taken out.
+      keep_training: whether nodes that belong to training are left as they are.
       progress: told what was chosen and cut.
 
     Raises:
@@ -124,33 +144,51 @@ def prepare(
     said = []
     if cut_edges:
         said.append(f"{len(cut_edges)} control edges to updates and summaries were cut.")
-    source = graph
-    inputs_found = placeholders(pruned, metadata)
-    if inputs:
-        cut = cut_at_inputs(pruned, outputs_found, [parse_input(text) for text in inputs])
-        source = graph if cut.graph is pruned else cut.graph
-        pruned, inputs_found = cut.graph, cut.inputs
-        said += cut.said
-        further = [tensor for tensor in placeholders(pruned) if tensor not in inputs_found]
-        if further:
-            inputs_found += tuple(further)
-            said.append(f"To be fed too: {', '.join(map(str, further))}.")
-    kept = refuse_training_ops(pruned, keep_training)
+    wishes = Wishes(
+        inputs=tuple(map(parse_input, inputs)),
+        settings=parse_settings(settings),
+        drops_checks=drop_checks,
+        keeps_training=keep_training,
+    )
+    inference = to_inference(graph, pruned, outputs_found, wishes)
+    pruned = inference.graph
+    said += inference.said
+    further = [
+        tensor for tensor in placeholders(pruned, metadata) if tensor not in inference.inputs
+    ]
+    if further and inference.inputs:
+        said.append(f"To be fed too: {', '.join(map(str, further))}.")
+    refuse_tables(graph, pruned)
+    kept = refuse_training_ops(
+        pruned, keep_training, inference.problems, open_settings(pruned, pruned.nodes)
+    )
     if kept:
         said.append(f"{len(kept)} nodes of training were kept, {kept[0].name} first.")
+    lifted = read_before_calls(pruned)
+    reference = inference.reference
+    if lifted.calls:
+        reference = pruned if reference is None else reference
+        pruned = lifted.graph
+        calls = counted(len(lifted.calls), "call")
+        said.append(f"{calls} of functions take values of variables where they took handles.")
     handles = follow_handles(pruned)
     refuse_unfrozen_uses(pruned, handles)
+    values = with_parts(graph, pruned, values)
+    is_changed = inference.changed or bool(lifted.calls)
     frozen = FrozenGraph(
-        source=source,
+        source=pruned if is_changed else graph,
         graph=pruned,
-        outputs=outputs_found,
-        inputs=inputs_found,
+        outputs=inference.outputs,
+        inputs=inference.inputs + tuple(further),
         variables=fit_variables(graph, pruned, values),
         handles=handles,
         values=values,
         metadata=metadata,
         said=tuple(said),
-        rewritten=source is not graph,
+        rewritten=is_changed,
+        reference=reference,
+        settings=inference.settings,
+        batches=inference.batches,
     )
     for line in said:
         progress.say(line)

@@ -11,6 +11,7 @@ from exporters.graph import Graph
 from exporters.names import TensorName, is_control
 from exporters.ops import HANDLE_VARIABLES, REFERENCE_VARIABLES
 from exporters.rewrites.prune import prune
+from exporters.rewrites.relevant import relevant
 from exporters.runtime import load_tensorflow
 from exporters.values import Array
 
@@ -30,11 +31,11 @@ def session_values(session: Any, graph: Graph, outputs: tuple[TensorName, ...]) 
       GraphError: variables have no value yet, or no op reads one without side effects.
     """
     needed = prune(graph, outputs).graph
-    fetches = {
-        name: f"{name}:0" for name, node in needed.nodes.items() if node.op in REFERENCE_VARIABLES
-    }
+    # The moving averages of batch norms in training mode are read by their updates alone.
+    nodes = relevant(graph, needed).nodes
+    fetches = {name: f"{name}:0" for name, node in nodes.items() if node.op in REFERENCE_VARIABLES}
+    reads = _plain_reads(graph, {n for n, node in nodes.items() if node.op in HANDLE_VARIABLES})
     handles = {name for name, node in needed.nodes.items() if node.op in HANDLE_VARIABLES}
-    reads = _plain_reads(graph, handles)
     unread = sorted(handles - reads.keys())
     if unread:
         raise GraphError(

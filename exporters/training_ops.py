@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from checkpoints.errors import GraphError, listed
-from checkpoints.messages import NodeDef
+from checkpoints.messages import FunctionDef, NodeDef
 from exporters.constants import constant_value
 from exporters.graph import Graph
 from exporters.names import is_control, node_of
-from exporters.ops import writes_variable
+from exporters.ops import FUSED_BATCH_NORMS, writes_variable
 
 _SHOWN_NODES = 3
-_BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _REASONS = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
@@ -70,19 +69,46 @@ def training_ops(graph: Graph) -> list[TrainingOp]:
     return found
 
 
-def refuse_training_ops(graph: Graph, keep_training: bool) -> list[TrainingOp]:
+def is_training_node(node: NodeDef) -> bool:
+    """Whether a node alone, whatever it reads, belongs to training."""
+    return _reason_of_op(node.op) is not None or _reason_of_batch_norm(node) is not None
+
+
+def has_training_nodes(function: FunctionDef) -> bool:
+    """Whether a node of a function belongs to training."""
+    return bool(_in_nodes("", function.node_def))
+
+
+def refuse_training_ops(
+    graph: Graph,
+    keep_training: bool,
+    problems: Sequence[str] = (),
+    settings: Sequence[str] = (),
+) -> list[TrainingOp]:
     """Returns the training ops that were asked to be kept.
+
+    Args:
+      graph: a pruned graph, put into inference mode as far as that went.
+      keep_training: whether they were.
+      problems: why it did not go further, a line each.
+      settings: placeholders that `--set` could decide on.
 
     Raises:
       GraphError: there are some and they were not.
     """
     found = training_ops(graph)
-    if found and not keep_training:
+    if (found or problems) and not keep_training:
+        step = (
+            f"Say what it is in inference: --set {settings[0]}=false. Or export"
+            if settings
+            else "Export"
+        )
         raise GraphError(
             f"{graph.label} is in training mode where it should give answers:\n"
-            f"{listed(_by_reason(found))}",
-            expected="a graph built for evaluation (is_training=False)",
-            next_step="Export the net as it was built for evaluation, or name outputs and inputs"
+            f"{listed([*problems, *_by_reason(found)])}",
+            expected="what can be put into inference mode exactly: batch norm with moving averages,"
+            " dropout, an input pipeline with one tensor of pictures",
+            next_step=f"{step} the net as it was built for evaluation, or name outputs and inputs"
             " that leave these nodes out; --keep-training writes it as it is.",
         )
     return found
@@ -125,13 +151,19 @@ def _reason_of_op(op: str) -> str | None:
 
 
 def _reason_of_node(node: NodeDef, by_name: dict[str, NodeDef]) -> str | None:
-    if node.op in _BATCH_NORMS:
-        # The attribute is true where it is not written.
-        if "is_training" not in node.attr or node.attr["is_training"].b:
-            return "normalises with the mean and variance of the batch at hand"
-        return None
+    if node.op in FUSED_BATCH_NORMS:
+        return _reason_of_batch_norm(node)
     if node.op == "Mean" and _takes_variance_over_batch(node, by_name):
         return "takes the variance of the batch at hand, as batch norm does in training"
+    return None
+
+
+def _reason_of_batch_norm(node: NodeDef) -> str | None:
+    # The attribute is true where it is not written.
+    if node.op in FUSED_BATCH_NORMS and (
+        "is_training" not in node.attr or node.attr["is_training"].b
+    ):
+        return "normalises with the mean and variance of the batch at hand"
     return None
 
 

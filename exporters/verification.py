@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
 from exporters.graph import Graph, read_graph
 from exporters.names import TensorName
+from exporters.ops import VARIABLES
 from exporters.rewrites.devices import without_devices
 from exporters.runtime import GraphRunner, session_config
 from exporters.thawing import ThawedGraph
@@ -22,6 +23,7 @@ from exporters.values import Array
 from exporters.verdict import Verification
 
 BATCH_SIZES = (2, 3)
+_OTHER_SIZES = (5, 7)
 RTOL = 1e-4
 ATOL = 1e-5
 SEED = 0
@@ -103,6 +105,10 @@ def verify_run(
 ) -> Verification:
     """Runs the source with its variables and the written file on the same inputs.
 
+    Where the source was rewritten it is run as it was, fed with its settings, if that gives the
+    same answers: is_training as false. A source whose batch norm or dropout were written for
+    training gives none to compare with; then what it was rewritten to is run, variables in it.
+
     Args:
       frozen: what was written: the pruned source, its variables, inputs and outputs.
       path: the written .pb.
@@ -124,14 +130,41 @@ def verify_run(
     inputs = list(map(str, frozen.inputs))
     outputs = list(map(str, frozen.outputs))
     values = {name: frozen.values[variable.key] for name, variable in frozen.variables.items()}
+    graph = frozen.graph if frozen.reference is None else frozen.reference
+    settings = {str(tensor): value for tensor, value in frozen.settings.items()}
+    if frozen.rewritten:
+        progress.say(_what_is_compared(frozen))
     with (
-        GraphRunner(without_devices(frozen.graph), inputs, outputs, trust=trust) as source,
+        GraphRunner(without_devices(graph), inputs, outputs, trust=trust) as source,
         GraphRunner(written, inputs, outputs, trust=trust) as output,
     ):
         source.assign(values)
+        if any(name in written.nodes and written.nodes[name].op in VARIABLES for name in values):
+            output.assign(values)
         answers = Answers(rtol, atol)
-        _compare_runs(source, output, frozen.graph, frozen.inputs, answers, progress)
+        sizes = batch_sizes(frozen.batches)
+        _compare_runs(
+            source, output, frozen.graph, frozen.inputs, answers, progress, sizes, settings
+        )
     return answers.verdict(label or str(path))
+
+
+def batch_sizes(batches: Collection[int]) -> tuple[int, ...]:
+    """Two sizes to run a graph with, other than those of the batches it was trained with."""
+    others = [size for size in BATCH_SIZES + _OTHER_SIZES if size not in batches]
+    return tuple(others[: len(BATCH_SIZES)])
+
+
+def _what_is_compared(frozen: FrozenGraph) -> str:
+    if frozen.reference is None:
+        return (
+            "Compared with the rewritten graph and its variables: the source, as it is, is not in"
+            " inference mode."
+        )
+    fed = ", ".join(
+        f"{tensor.node} = {str(value.item()).lower()}" for tensor, value in frozen.settings.items()
+    )
+    return "Compared with the source as it was" + (f", fed {fed}." if fed else ".")
 
 
 def verify_thawed(
@@ -187,14 +220,17 @@ def _compare_runs(
     inputs: Sequence[TensorName],
     answers: Answers,
     progress: Progress,
+    sizes: Sequence[int] = BATCH_SIZES,
+    settings: Mapping[str, Array] | None = None,
 ) -> None:
     """Gives both the same made-up inputs, a batch of each size, and collects the differences."""
     generator = np.random.default_rng(SEED)
-    with progress.task("Comparing answers", len(BATCH_SIZES), "batches") as task:
-        for batch_size in BATCH_SIZES:
+    with progress.task("Comparing answers", len(sizes), "batches") as task:
+        for batch_size in sizes:
             feeds = made_up_inputs(graph, inputs, batch_size, generator)
+            expected = source.run(feeds={**feeds, **(settings or {})})
             for name, ours, theirs in zip(
-                source.outputs, source.run(feeds=feeds), output.run(feeds=feeds), strict=True
+                source.outputs, expected, output.run(feeds=feeds), strict=True
             ):
                 answers.compare(name, np.asarray(ours), np.asarray(theirs))
             task.advance()

@@ -10,6 +10,7 @@ from checkpoints.messages import GraphDef, NodeDef, TensorShapeProto
 from exporters.endpoints import PLACEHOLDERS, resolve_tensor
 from exporters.graph import Graph
 from exporters.names import TensorName, is_control, tensor_of
+from exporters.rewrites.pipelines import pipeline_shape
 from exporters.rewrites.prune import prune
 
 Shape = tuple[int | None, ...]
@@ -119,7 +120,7 @@ def _placeholder(graph: Graph, tensor: TensorName, shape: Shape | None) -> NodeD
             received=graph.nodes[tensor.node].op,
         )
     if shape is None:
-        known = graph.shape(tensor)
+        known = pipeline_shape(graph, tensor)
         shape = (None, *known[1:]) if known else known
     placeholder = NodeDef(name=name, op="Placeholder")
     placeholder.attr["dtype"].type = dtype

@@ -120,6 +120,8 @@ def _refuse_graph_options(request: Request) -> None:
         "--outputs": bool(request.outputs),
         "--inputs": bool(request.inputs),
         "--classes": request.classes is not None,
+        "--set": bool(request.settings),
+        "--drop-checks": request.drop_checks,
         "--labels": request.labels is not None and request.form not in _HOLD_METADATA,
     }
     given = [option for option, is_given in graph_options.items() if is_given]

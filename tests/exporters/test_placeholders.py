@@ -116,8 +116,8 @@ def test_a_cut_graph_is_frozen_as_rewritten(dense_net):
 
 
 def test_placeholders_that_nobody_named_are_inputs_too(dense_net):
-    dense_net.add("Placeholder", "keep_prob", dtype=FLOAT, shape=())
-    dense_net.add("Mul", "out", "probs", "keep_prob", T=FLOAT)
+    dense_net.add("Placeholder", "scale", dtype=FLOAT, shape=())
+    dense_net.add("Mul", "out", "probs", "scale", T=FLOAT)
     frozen = prepare(dense_net.graph, dense_net.values, outputs=["out"], inputs=["x"])
-    assert frozen.inputs == (TensorName("x"), TensorName("keep_prob"))
-    assert frozen.said == ("To be fed too: keep_prob:0.",)
+    assert frozen.inputs == (TensorName("x"), TensorName("scale"))
+    assert frozen.said == ("To be fed too: scale:0.",)
