@@ -200,7 +200,7 @@ def convert(
 
     Raises:
       UsageError: the name tells no form, or an option does not go with it.
-      UnsupportedError: the form is not written yet, or the model does not fit into it.
+      UnsupportedError: the model does not fit into the form.
       OutputExistsError: the destination is there and may not be replaced.
       NotFoundError: a file is not there.
       GraphError: there is no graph, or graph, outputs, labels and variables do not fit.

@@ -1,11 +1,12 @@
 """Field numbers of the messages that graphs are made of: what writers and proofs share.
 
 Source:
-  TensorFlow's meta_graph.proto, graph.proto, node_def.proto, attr_value.proto and tensor.proto.
+  TensorFlow's saved_model.proto, meta_graph.proto, graph.proto, node_def.proto, attr_value.proto and tensor.proto.
 """
 
 from __future__ import annotations
 
+SAVED_MODEL_VERSION, SAVED_MODEL_META_GRAPH = 1, 2
 META_INFO, META_GRAPH, META_SAVER = 1, 2, 3
 INFO_VERSION = 5
 GRAPH_NODE, GRAPH_LIBRARY, GRAPH_VERSIONS = 1, 2, 4

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoints.errors import UnsupportedError, UsageError, near_names
+from checkpoints.errors import UsageError, near_names
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Form:
       ending: what a destination's name ends in, as a regular expression; empty where only
         `--to` chooses it.
       example: a name that chooses it.
-      writer: "module:function" that writes it; empty where none does yet.
+      writer: "module:function" that writes it.
       sources: names of the forms that it is written from.
       extra: the extra of slimtune that writing it needs, or "".
       packages: what that extra brings.
@@ -29,15 +29,15 @@ class Form:
     title: str
     ending: str
     example: str
-    writer: str = ""
-    sources: tuple[str, ...] = ()
+    writer: str
+    sources: tuple[str, ...]
     extra: str = ""
     packages: tuple[str, ...] = ()
 
 
-_CHECKPOINTS = ("v2", "v1", "npz", "safetensors")
-_ANY = (*_CHECKPOINTS, "meta", "pb", "pbtxt", "saved-model")
-"""A checkpoint or arrays become a model with a graph: a .meta beside, --graph or --net."""
+_ANY = ("v2", "v1", "npz", "safetensors", "meta", "pb", "pbtxt", "saved-model")
+"""Variables become a model with a graph (a .meta beside, --graph or --net); constants of a frozen
+graph become variables."""
 
 _VARIABLES = "exporters.writers.checkpoint:write"
 
@@ -54,9 +54,30 @@ FORMS: dict[str, Form] = {
         ),
         Form("v2", "V2 checkpoint", r"\.ckpt(-\d+)?", "model.ckpt", _VARIABLES, _ANY),
         Form("v1", "V1 checkpoint", "", "--to v1", _VARIABLES, _ANY),
-        Form("meta", "MetaGraphDef", r"\.meta", "model.meta"),
-        Form("pbtxt", "frozen GraphDef as text", r"\.pbtxt", "model.pbtxt"),
-        Form("saved-model", "SavedModel", r"[/\\]", "model/"),
+        Form(
+            "meta",
+            "MetaGraphDef",
+            r"\.meta",
+            "model.meta",
+            "exporters.writers.meta_graph:write",
+            _ANY,
+        ),
+        Form(
+            "pbtxt",
+            "frozen GraphDef as text",
+            r"\.pbtxt",
+            "model.pbtxt",
+            "exporters.writers.frozen_text:write",
+            _ANY,
+        ),
+        Form(
+            "saved-model",
+            "SavedModel",
+            r"[/\\]",
+            "model/",
+            "exporters.writers.saved_model:write",
+            _ANY,
+        ),
         Form(
             "tflite",
             "TensorFlow Lite model",
@@ -83,9 +104,9 @@ FORMS: dict[str, Form] = {
             r"\.safetensors",
             "model.safetensors",
             _VARIABLES,
-            _CHECKPOINTS,
+            _ANY,
         ),
-        Form("npz", "numpy arrays", r"\.npz", "model.npz", _VARIABLES, _CHECKPOINTS),
+        Form("npz", "numpy arrays", r"\.npz", "model.npz", _VARIABLES, _ANY),
     )
 }
 
@@ -99,17 +120,8 @@ def form_of(destination: str | Path, to: str | None = None) -> Form:
 
     Raises:
       UsageError: there is no such form, or the name tells none.
-      UnsupportedError: the form is known and not written yet.
     """
-    form = _named(to) if to is not None else _by_ending(str(destination))
-    if not form.writer:
-        written = [f"{other.title} ({other.example})" for other in FORMS.values() if other.writer]
-        raise UnsupportedError(
-            f"{destination}: this version of slimtune does not write the form {form.name}.",
-            expected=", ".join(written),
-            received=f"{form.title} ({form.example})",
-        )
-    return form
+    return _named(to) if to is not None else _by_ending(str(destination))
 
 
 def _named(name: str) -> Form:

@@ -25,6 +25,7 @@ class KeyedValues(Mapping[str, Array]):
           keys: name -> key; of names that are not among the variables nothing is taken.
         """
         self._saved = saved
+        self._keys = keys
         self._names = {key: name for name, key in keys.items() if name in saved}
         self.label = saved.label
         self.metadata = saved.metadata
@@ -38,6 +39,10 @@ class KeyedValues(Mapping[str, Array]):
     def bytes_of(self, name: str) -> memoryview:
         """The values of a variable of numbers: C order, little-endian; uncopied where possible."""
         return self._saved.bytes_of(self._name(name))
+
+    def source_of(self, name: str) -> str:
+        """The key of a variable in the file."""
+        return self._keys.get(name, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._saved)

@@ -27,8 +27,11 @@ _FORMS: dict[str, tuple[str, ...]] = {
     "--quantize": ("tflite",),
     "--layout": ("onnx",),
     "--with-preprocessing": _GRAPHS,
+    "--keep-variables": (*_GRAPHS, "meta"),
 }
 """Option -> the forms that it means something for."""
+
+_OF_FROZEN_GRAPHS = ("--optimize", "--compat", "--with-preprocessing")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class ModelOptions:
       calibration: pictures for "int8", as the net sees them.
       layout: of ONNX: "nhwc" as in the graph, or "nchw" for the input; None is nhwc.
       with_preprocessing: makes the graph that is put before the model; None puts none.
+      keep_variables: whether the graph keeps its variables, and is not frozen.
     """
 
     optimize: bool = False
@@ -50,6 +54,7 @@ class ModelOptions:
     calibration: Calibration | None = None
     layout: Layout | None = None
     with_preprocessing: PreprocessingGraph | None = None
+    keep_variables: bool = False
 
     def refuse_for(self, form: str) -> None:
         """Raises UsageError where an option says nothing of a form, or another one is missing."""
@@ -59,6 +64,7 @@ class ModelOptions:
             "--quantize": self.quantize is not None,
             "--layout": self.layout is not None,
             "--with-preprocessing": self.with_preprocessing is not None,
+            "--keep-variables": self.keep_variables,
         }
         wrong = [option for option, is_given in given.items() if is_given]
         wrong = [option for option in wrong if form not in _FORMS[option]]
@@ -67,6 +73,13 @@ class ModelOptions:
                 f"{', '.join(wrong)} says nothing of the form {form}.",
                 expected="; ".join(f"{option} for {', '.join(_FORMS[option])}" for option in wrong),
                 received=f"--to {form}",
+            )
+        frozen_only = [option for option in _OF_FROZEN_GRAPHS if given[option]]
+        if self.keep_variables and frozen_only:
+            raise UsageError(
+                f"{', '.join(frozen_only)} changes a frozen graph, and --keep-variables leaves it"
+                " unfrozen.",
+                next_step="Leave one out.",
             )
         if (self.quantize == "int8") != (self.calibration is not None):
             raise UsageError(

@@ -95,6 +95,17 @@ def converted(
     )
 
 
+def refuse_nothing_kept(request: Request, frozen: FrozenGraph) -> None:
+    """Raises UsageError where variables are to be kept of a graph that has none."""
+    if request.options.keep_variables and not frozen.variables:
+        raise UsageError(
+            f"{request.destination}: the graph has no variables to keep.",
+            expected="a graph with variables, and the checkpoint that holds them",
+            next_step="Leave --keep-variables out, or thaw the graph first: name an output that"
+            " ends in .ckpt",
+        )
+
+
 def _refuse_variable_options(request: Request) -> None:
     if request.selection.changes or request.slicing is not None:
         raise UsageError(

@@ -11,20 +11,28 @@ from exporters.graph import Graph
 
 
 class ProofSource:
-    """A graph with variables, seen as what its frozen form has to be."""
+    """A graph with variables, seen as what its written form has to be."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, keeps_variables: bool = False) -> None:
+        """Takes the source.
+
+        Args:
+          graph: the source.
+          keeps_variables: whether variables stay, and what reads them; else they are frozen.
+        """
         self._source = graph
+        self._keeps_variables = keeps_variables
 
     def expected(self, node: NodeDef) -> NodeDef:
         """What has to stand in the file for a node of the source, control edges all in place."""
-        variable = self._handle_of(node)
+        variable = None if self._keeps_variables else self._handle_of(node)
         read = ops.HANDLE_READS.get(node.op) if variable is not None else None
         expected = NodeDef()
         if read is None:
             # Whatever fields a later TensorFlow may have written stay.
             expected.CopyFrom(node)
-            expected.op = ops.VALUE_OPS.get(node.op, node.op)
+            if not self._keeps_variables:
+                expected.op = ops.VALUE_OPS.get(node.op, node.op)
             expected.device = ""
             for name in ops.DROPPED_ATTRIBUTES:
                 expected.attr.pop(name, None)

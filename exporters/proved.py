@@ -9,6 +9,7 @@ from checkpoints.files import atomic_file
 from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
 from exporters.frozen_file import write_frozen
+from exporters.kept_graph import kept_graph
 from exporters.structure_proof import prove_structure
 from exporters.verdict import NOT_VERIFIED, Verification, VerifyMode
 
@@ -18,6 +19,8 @@ def write_proved(
     path: Path,
     verify: VerifyMode = "auto",
     *,
+    keeps_variables: bool = False,
+    label: str | None = None,
     trust: bool = False,
     compare: Callable[[Path], Verification] | None = None,
     progress: Progress = SILENT,
@@ -30,6 +33,9 @@ def write_proved(
       verify: "structure" proves the file node by node and byte by byte; "run" does that, then
         runs source and file on the same inputs; "auto" runs them only where the graph was
         rewritten; "none" does neither.
+      keeps_variables: whether variables are written as they are, without their values, and not
+        as constants.
+      label: how messages call what is written; left out, its path.
       trust: whether ops that reach files, the network or Python are run.
       compare: runs the file and what it was made from; left out, that is `frozen` itself.
       progress: told how far a run verification is.
@@ -39,7 +45,10 @@ def write_proved(
       UnsupportedError: a run verification was asked for and no input can be made up.
     """
     with atomic_file(path) as file:
-        write_frozen(frozen, file)
+        if keeps_variables:
+            file.write(kept_graph(frozen).graph_def.SerializeToString(deterministic=True))
+        else:
+            write_frozen(frozen, file)
         if verify == "none":
             return NOT_VERIFIED
         file.flush()
@@ -51,7 +60,8 @@ def write_proved(
             frozen.outputs,
             keys={name: variable.key for name, variable in frozen.variables.items()},
             metadata=frozen.metadata,
-            label=str(path),
+            keeps_variables=keeps_variables,
+            label=label or str(path),
         )
         if verify == "structure" or (verify == "auto" and not frozen.rewritten):
             return proved
@@ -60,4 +70,4 @@ def write_proved(
         # Running needs TensorFlow, which the file half does without.
         from exporters.verification import verify_run
 
-        return verify_run(frozen, partial, label=str(path), trust=trust, progress=progress)
+        return verify_run(frozen, partial, label=label or str(path), trust=trust, progress=progress)

@@ -38,6 +38,7 @@ def prove_structure(
     *,
     keys: Mapping[str, str] | None = None,
     metadata: Metadata | None = None,
+    keeps_variables: bool = False,
     label: str | None = None,
 ) -> Verification:
     """Compares a written .pb with the graph and the variables it was made from.
@@ -49,6 +50,7 @@ def prove_structure(
       outputs: the tensors the graph was pruned to.
       keys: variable's node -> its name among the values, where that is another.
       metadata: what the file has to say of itself.
+      keeps_variables: whether variables have to stand there as they are, and not as constants.
       label: how messages call the file; left out, its path.
 
     Returns:
@@ -61,7 +63,7 @@ def prove_structure(
         if file.seek(0, 2) == 0:
             raise VerificationError(f"{label or path} is empty.")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    proof = _Proof(label or str(path), source, values, keys or {}, metadata)
+    proof = _Proof(label or str(path), source, values, keys or {}, metadata, keeps_variables)
     # The map is not closed: slices of it may live on in the traceback of a failure.
     proof.check(memoryview(mapped), mapped)
     proof.check_completeness([tensor.node for tensor in outputs])
@@ -76,10 +78,12 @@ class _Proof:
         values: Values,
         keys: Mapping[str, str],
         metadata: Metadata | None,
+        keeps_variables: bool,
     ) -> None:
         self._label = label
         self._source = source
-        self._nodes = ProofSource(source)
+        self._nodes = ProofSource(source, keeps_variables)
+        self._frozen_ops = frozenset() if keeps_variables else ops.VARIABLES
         self._values = values
         self._keys = keys
         self._metadata = metadata
@@ -135,7 +139,7 @@ class _Proof:
         node = self._source.nodes.get(name)
         if node is None:
             raise self._failure(name, "the source has no such node")
-        if node.op in ops.VARIABLES:
+        if node.op in self._frozen_ops:
             self._inputs[name] = []
             self._check_constant(view, start, end, name)
             return name

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from checkpoints.errors import UnsupportedError, listed
 from checkpoints.messages import NodeDef
+from exporters.assets import DIRECTORY, asset_files
 from exporters.constants import constant_value
 from exporters.graph import Graph
 from exporters.names import node_of
@@ -51,8 +52,9 @@ def _tables(graph: Graph) -> Iterator[str]:
 
 def _files(graph: Graph) -> list[str]:
     """The files that tables are filled from: as assets, else as the constants that name them."""
-    if graph.meta_graph is not None and graph.meta_graph.asset_file_def:
-        return sorted({f"assets/{asset.filename}" for asset in graph.meta_graph.asset_file_def})
+    assets = asset_files(graph)
+    if assets:
+        return [f"{DIRECTORY}/{name}" for name in assets]
     names = {
         name
         for node in graph.nodes.values()

@@ -121,12 +121,17 @@ class WeightConstant:
     def is_moving(self) -> bool:
         """Whether it is a moving average, which training updates otherwise than by gradients."""
         taken = bool(self.roles) and self.roles <= {"mean", "variance"}
-        return taken or _MOVING.fullmatch(self.name) is not None
+        return taken or is_moving_average(self.name)
 
     @property
     def is_trainable(self) -> bool:
         """Whether gradients change it."""
         return self.dtype.name in _FLOATS and not self.is_moving
+
+
+def is_moving_average(name: str) -> bool:
+    """Whether a variable's name says that it is the average of something."""
+    return _MOVING.fullmatch(name) is not None
 
 
 def find_weights(graph: Graph) -> list[WeightConstant]:

@@ -1,4 +1,4 @@
-"""Writes a .pb: a binary GraphDef with variables as constants, and metadata where there is some."""
+"""Writes a .pb: a binary GraphDef, variables as constants or kept, and metadata if there is some."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from checkpoints.progress import Progress
 from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
 from exporters.freezing import FrozenGraph
-from exporters.preparing import converted, prepared
+from exporters.preparing import converted, prepared, refuse_nothing_kept
 from exporters.proved import write_proved
 from exporters.verdict import Verification
 
@@ -26,12 +26,14 @@ def write(request: Request, progress: Progress) -> Conversion:
             frozen,
             request.destination,
             request.verify,
+            keeps_variables=request.options.keep_variables,
             trust=request.trust,
             compare=compare,
             progress=progress,
         )
 
     with prepared(request, progress) as frozen:
+        refuse_nothing_kept(request, frozen)
         written, verification = write_changed(frozen, request, write_form, progress)
     size = request.destination.stat().st_size
     nodes = written.num_nodes

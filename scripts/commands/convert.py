@@ -49,6 +49,7 @@ _PROOFS = {
 )
 @click.option("--drop-checks", is_flag=True, help="Take out assertions, CheckNumerics and Print.")
 @click.option("--labels", metavar="FILE", help="Class names, one a line.")
+@click.option("--keep-variables", is_flag=True, help="Do not freeze: the graph keeps them.")
 @click.option("--optimize", is_flag=True, help="Fold batch norms and constants; same answers.")
 @click.option("--compat", is_flag=True, help="Drop default attributes, for older TensorFlows.")
 @click.option(
@@ -114,9 +115,11 @@ def command(
     """Convert SRC to DST; the form of DST is read from its name.
 
     SRC is a checkpoint in any spelling with its .meta beside, an npz or safetensors file, a run
-    directory, a graph file or a SavedModel's directory. DST may end in .pb (frozen graph), .ckpt
-    (V2 checkpoint; V1 with --to v1), .npz or .safetensors. What is written is verified; a failed
-    verification leaves nothing in place.
+    directory, a graph file or a SavedModel's directory. What DST may end in `slimtune formats`
+    lists: .pb (frozen graph), a slash (SavedModel), .ckpt (V2 checkpoint; V1 with --to v1) and
+    others. A frozen graph that becomes a checkpoint is thawed: its constants are variables again,
+    and TensorFlow trains what is written. What is written is verified; a failed verification
+    leaves nothing in place.
 
     The options from --include to --partition choose, rename, cast and cut variables; they are
     for .ckpt, .npz and .safetensors only.
@@ -154,7 +157,7 @@ def _model_options(options: dict[str, Any]) -> dict[str, Any]:
     """Takes the options that change a model out, and gives what the library wants of them."""
     from exporters.options import ModelOptions
 
-    names = ("optimize", "compat", "quantize", "layout")
+    names = ("keep_variables", "optimize", "compat", "quantize", "layout")
     given = {name: options.pop(name) for name in names}
     folder, is_with_preprocessing = options.pop("calibration"), options.pop("with_preprocessing")
     if folder is not None:

@@ -17,7 +17,7 @@ def command(output: Output) -> None:
     from exporters.extras import is_installed
     from exporters.forms import FORMS
 
-    written = [form for form in FORMS.values() if form.writer]
+    written = list(FORMS.values())
     forms, rows = _table("--to", "what it is", "a name that chooses it", "to be installed"), []
     for form in written:
         is_there = all(map(is_installed, form.packages))

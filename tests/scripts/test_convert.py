@@ -107,7 +107,6 @@ def test_a_model_with_preprocessing_can_be_used_at_once(slimtune, saved, tmp_pat
         (["--outputs", "prob"], 1, "GraphError", "no node 'prob'"),
         (["--outputs", "Probs"], 1, "GraphError", "no node 'Probs'"),
         (["--classes", "5"], 1, "GraphError", "does not have 5 classes"),
-        (["--to", "tflite"], 1, "UnsupportedError", "does not write the form tflite"),
         (["--to", "exe"], 2, "UsageError", "There is no form 'exe'"),
         (["--inputs", "x=axb"], 2, "UsageError", "gives no shape"),
         (["--image-size", "99"], 2, "UsageError", "--image-size says how a net is built"),

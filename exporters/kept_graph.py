@@ -1,0 +1,183 @@
+"""An inference graph with its variables kept: as a GraphDef, or complete as a MetaGraphDef."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from checkpoints.errors import UnsupportedError, listed
+from checkpoints.messages import DataType, GraphDef, MetaGraphDef, SignatureDef, VariableDef
+from exporters.freezing import FrozenGraph
+from exporters.graph import Graph
+from exporters.initialisers import initial_for
+from exporters.metadata import metadata_node
+from exporters.names import METADATA_NODE, node_of
+from exporters.ops import DROPPED_ATTRIBUTES
+from exporters.rewrites.devices import clear_placement, unplaced_library
+from exporters.saver_writing import SaverVersion
+from exporters.signatures import serving_signature
+from exporters.structure_proof import prove_structure
+from exporters.variable_graph import (
+    TRAINABLE_VARIABLES,
+    GraphVariable,
+    complete_meta_graph,
+)
+from exporters.weights import is_moving_average
+
+_FLOATS = frozenset({DataType.DT_FLOAT, DataType.DT_DOUBLE, DataType.DT_HALF, DataType.DT_BFLOAT16})
+
+
+def kept_graph(frozen: FrozenGraph) -> Graph:
+    """The pruned graph as it is written with its variables: without devices, with the metadata."""
+    graph_def = GraphDef()
+    for name, node in frozen.graph.nodes.items():
+        if name != METADATA_NODE:
+            copy = graph_def.node.add()
+            copy.CopyFrom(node)
+            clear_placement(copy)
+            for attribute in DROPPED_ATTRIBUTES:
+                copy.attr.pop(attribute, None)
+    if frozen.metadata is not None:
+        graph_def.node.append(metadata_node(frozen.metadata))
+    library = unplaced_library(frozen.graph)
+    if library.ByteSize():
+        graph_def.library.CopyFrom(library)
+    graph_def.versions.CopyFrom(frozen.graph.graph_def.versions)
+    return Graph(graph_def, "graph-def", frozen.graph.path, frozen.graph.meta_graph)
+
+
+def signature_of(frozen: FrozenGraph) -> SignatureDef:
+    """The signature of a graph; an input that has a default is none."""
+    required = [
+        tensor
+        for tensor in frozen.inputs
+        if frozen.graph.nodes[tensor.node].op != "PlaceholderWithDefault"
+    ]
+    roles = {} if frozen.metadata is None else frozen.metadata.outputs
+    return serving_signature(
+        frozen.graph,
+        required or frozen.inputs,
+        frozen.outputs,
+        roles,
+        frozen.graph.signatures,
+    )
+
+
+def kept_variables(frozen: FrozenGraph, own_keys: bool) -> list[GraphVariable]:
+    """The variables of a graph, as a MetaGraphDef lists them.
+
+    Args:
+      frozen: the graph and where its variables are.
+      own_keys: whether they go by the names of their nodes, as in a checkpoint that is written
+        for the graph; else by their keys in the checkpoint they are in.
+
+    Raises:
+      UnsupportedError: a variable is a slice of one of the checkpoint, which no new Saver reads.
+    """
+    parts = getattr(frozen.values, "parts", {})
+    if parts and not own_keys:
+        raise UnsupportedError(
+            f"{frozen.graph.label} has parts of variables, for which a Saver is not made anew:\n"
+            f"{listed(parts)}",
+            expected="whole variables",
+            next_step="Write a SavedModel, which holds the parts: x/",
+        )
+    trainable = _trainable(frozen.graph)
+    return [
+        GraphVariable(
+            name,
+            name if own_keys else _key_in_file(frozen, variable.key),
+            variable.header,
+            _is_trainable(name, variable.header.dtype.number)
+            if trainable is None
+            else name in trainable,
+            initial_for(name, variable.header),
+        )
+        for name, variable in frozen.variables.items()
+    ]
+
+
+def kept_meta_graph(
+    frozen: FrozenGraph,
+    variables: Sequence[GraphVariable],
+    version: SaverVersion,
+    *,
+    key: str,
+    tags: Sequence[str] = (),
+    verify: bool = True,
+    label: str = "The .meta",
+) -> bytes:
+    """The inference graph as a MetaGraphDef: its variables kept, and what TensorFlow needs of them.
+
+    Args:
+      frozen: the graph and its variables.
+      variables: as kept_variables gives them.
+      version: of the checkpoint.
+      key: of the signature.
+      tags: of a SavedModel.
+      verify: whether the graph and its Saver are proved.
+      label: how messages call what is written.
+
+    Raises:
+      UnsupportedError: a variable cannot be saved.
+      VerificationError: the graph is not what its source says.
+    """
+    data = complete_meta_graph(
+        kept_graph(frozen),
+        variables,
+        version=version,
+        signatures={key: signature_of(frozen)},
+        tags=tags,
+        verify=verify,
+    )
+    if verify:
+        _prove_inner(frozen, data, label)
+    return data
+
+
+def _prove_inner(frozen: FrozenGraph, data: bytes, label: str) -> None:
+    """What the outputs need of a MetaGraphDef is the source's; the rest serves saving alone."""
+    written = MetaGraphDef.FromString(data).graph_def
+    names = set(frozen.graph.nodes) | {METADATA_NODE}
+    inner = GraphDef()
+    inner.node.extend(node for node in written.node if node.name in names)
+    if written.HasField("library"):
+        inner.library.CopyFrom(written.library)
+    inner.versions.CopyFrom(written.versions)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "inner.pb"
+        path.write_bytes(inner.SerializeToString(deterministic=True))
+        prove_structure(
+            path,
+            frozen.source,
+            {},
+            frozen.outputs,
+            metadata=frozen.metadata,
+            keeps_variables=True,
+            label=label,
+        )
+
+
+def _key_in_file(frozen: FrozenGraph, key: str) -> str:
+    """The name under which a checkpoint holds what was selected as `key`."""
+    source_of = getattr(frozen.values, "source_of", None)
+    return key if source_of is None else str(source_of(key))
+
+
+def _trainable(graph: Graph) -> set[str] | None:
+    """The nodes of the variables that a .meta lists as trainable; None where it lists none."""
+    collections = {} if graph.meta_graph is None else graph.meta_graph.collection_def
+    if TRAINABLE_VARIABLES not in collections:
+        return None
+    data = collections[TRAINABLE_VARIABLES].bytes_list.value
+    try:
+        return {node_of(VariableDef.FromString(entry).variable_name) for entry in data}
+    except DecodeError:
+        return None
+
+
+def _is_trainable(name: str, dtype: int) -> bool:
+    return dtype in _FLOATS and not is_moving_average(name)
