@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 NET, CHECKPOINT = "inception_v3_sample", "sample"
 EPOCHS = 10
-RATES = (0.0003, 0.001, 0.003)
+LEARNING_RATE = 0.01
+RATES = (0.003, 0.01, 0.03)
 """Learning rates that the head on a random trunk may choose from."""
 
 ONLY_AT_THE_END = 10**9
@@ -91,7 +92,7 @@ class _Demo:
         totals = made.totals()
         say(f"   {totals['restored']} variables restored, {totals['initialised']} initialised")
         say(f"4. train: the head, {EPOCHS} epochs")
-        trained = self._train(self.run_directory, CHECKPOINT)
+        trained = self._train(self.run_directory, CHECKPOINT, LEARNING_RATE)
         say("5. evaluate: pictures that training never saw")
         found = evaluate(self.run_directory, self.data, split="test", progress=self.output)
         write_json(Run(self.run_directory).evaluation_file, found.as_json(pictures=True))
@@ -142,7 +143,7 @@ class _Demo:
         self,
         run: Path,
         checkpoint: str,
-        learning_rate: float | None = None,
+        learning_rate: float,
         eval_every: int | None = None,
     ) -> Any:
         from finetune.config import TrainConfig
@@ -156,7 +157,7 @@ class _Demo:
             epochs=EPOCHS,
             learning_rate=learning_rate,
             eval_every=eval_every,
-            augment="fast",
+            augment="none",
             seed=self.seed,
         )
         return train(config, progress=self.output)
