@@ -114,6 +114,7 @@ def prepare(
     settings: Iterable[str] | Mapping[str, Any] = (),
     drop_checks: bool = False,
     keep_training: bool = False,
+    keep_variables: bool = False,
     progress: Progress = SILENT,
 ) -> FrozenGraph:
     """Prunes a graph to its outputs, puts it into inference mode and fits the variables to it.
@@ -132,6 +133,7 @@ def prepare(
       settings: placeholders that become constants, as NAME=VALUE.
       drop_checks: whether assertions, numeric checks and prints are taken out.
       keep_training: whether nodes that belong to training are left as they are.
+      keep_variables: whether the graph is to be written without the values of its variables.
       progress: told what was chosen and cut.
 
     Raises:
@@ -192,7 +194,8 @@ def prepare(
     )
     for line in said:
         progress.say(line)
-    _refuse_too_large(frozen)
+    if not keep_variables:
+        _refuse_too_large(frozen)
     return frozen
 
 
@@ -226,6 +229,6 @@ def _refuse_too_large(frozen: FrozenGraph) -> None:
             f"The frozen graph would be {total / 2**30:.2f} GiB, more than a .pb can hold.",
             expected=f"at most {MAX_MESSAGE_BYTES} bytes, protobuf's limit for one message",
             received=f"{total} bytes, {variables} of them variables",
-            next_step="Keep the variables in a checkpoint beside the graph: name an output that"
-            " ends in .ckpt.",
+            next_step="Keep the variables beside the graph: --to saved-model --keep-variables, or"
+            " name an output that ends in .ckpt.",
         )

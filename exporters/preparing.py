@@ -54,6 +54,7 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
             settings=request.settings,
             drop_checks=request.drop_checks,
             keep_training=request.keep_training,
+            keep_variables=request.options.keep_variables or request.form == "meta",
             progress=progress,
         )
         yield replace(frozen, metadata=_describe(frozen, request))

@@ -235,3 +235,13 @@ def test_the_graph_keeps_its_metadata(dense_net, tmp_path):
     result = freeze(dense_net.graph, dense_net.values, path=tmp_path / "model.pb")
     assert result.outputs == ("logits:0",)
     assert read_metadata(read_graph(result.path)) == metadata
+
+
+def test_more_than_two_gibibytes_fit_where_variables_are_kept(builder):
+    builder.add("Placeholder", "x", dtype=FLOAT, shape=(None, 4))
+    read = builder.variable("w", np.zeros((4, 1), np.float32))
+    builder.graph_def.node[1].attr["shape"].shape.dim[1].size = 1 << 27
+    builder.add("MatMul", "out", "x", read, T=FLOAT)
+    values = HeaderOnly("w", (4, 1 << 27))
+    kept = prepare(builder.graph, values, outputs=["out"], keep_variables=True)
+    assert kept.parameters == 1 << 29
