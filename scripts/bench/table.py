@@ -37,7 +37,8 @@ def terminal_table(report: Report) -> Text:
 
 def markdown_table(report: Report) -> str:
     """The same rows, with the machine and the date above and what was checked below."""
-    lines = [f"{machine_line(report.machine)}; {report.date}.", ""]
+    load = f"load {report.machine['load']} at the start"
+    lines = [f"{machine_line(report.machine)}; {load}; {report.date}.", ""]
     lines.append(f"| case | {' | '.join(HEADINGS)} |")
     lines.append("|---|---|" + "---:|" * (len(HEADINGS) - 1))
     for case in report.cases:

@@ -98,7 +98,7 @@ def test_the_markdown_table_has_the_machine_above_and_the_checks_below(report):
     assert (
         markdown_table(report)
         == """\
-Example CPU, 2 cores, 8 GiB, Python 3.11.7, slimtune 0.1.0; 2026-01-02T03:04:05+00:00.
+Example CPU, 2 cores, 8 GiB, Python 3.11.7, slimtune 0.1.0; load 0.25 at the start; 2026-01-02T03:04:05+00:00.
 
 | case | tool | median | range | memory | time ratio | memory ratio |
 |---|---|---:|---:|---:|---:|---:|
