@@ -205,7 +205,7 @@ def _tip_to_base(random: Random, colour: Floats, kind: str) -> list[Floats]:
 
 
 def paint_daisy(drawing: ImageDraw.ImageDraw, pose: Pose, random: Random) -> None:
-    """One or two rings of long blunt petals, the centre a quarter to two fifths wide."""
+    """One or two rings of long blunt petals, the centre a fifth to a third wide."""
     colours = _tip_to_base(random, petal_colour(random, "daisy"), "daisy")
     count = int(random.randint(11, 24))
     width = random.uniform(0.85, 1.35) * 2 * math.pi * 0.75 / count
@@ -223,7 +223,7 @@ def paint_daisy(drawing: ImageDraw.ImageDraw, pose: Pose, random: Random) -> Non
         _paint_ring(drawing, pose, outlines, angles, colours, random)
     centre = np.array(CENTRES[random.randint(len(CENTRES))]) + random.normal(0, 9, 3)
     _paint_disc(
-        drawing, pose, random.uniform(0.24, 0.42), centre, int(random.randint(20, 50)), random
+        drawing, pose, random.uniform(0.2, 0.36), centre, int(random.randint(20, 50)), random
     )
 
 
@@ -249,7 +249,7 @@ def paint_sunflower(drawing: ImageDraw.ImageDraw, pose: Pose, random: Random) ->
         )
     centre = np.array(CENTRES[random.randint(len(CENTRES))]) + random.normal(0, 9, 3)
     _paint_disc(
-        drawing, pose, random.uniform(0.38, 0.62), centre, int(random.randint(50, 110)), random
+        drawing, pose, random.uniform(0.42, 0.64), centre, int(random.randint(50, 110)), random
     )
 
 

@@ -69,19 +69,19 @@ def draw(kind: str, seed: int) -> Image.Image:
 
 def _poses(size: tuple[int, int], random: Random) -> list[Pose]:
     """One to three flowers, the nearest last."""
-    count = int(pick(random, {"1": 6, "2": 2, "3": 1}))
+    count = int(pick(random, {"1": 6, "2": 1, "3": 1}))
     short = min(size)
     poses = []
     for index in range(count):
         near = index == count - 1
-        share = random.uniform(0.22, 0.46) if near else random.uniform(0.14, 0.26)
-        spread = 0.13 if near else 0.3
+        share = random.uniform(0.33, 0.48) if near else random.uniform(0.16, 0.28)
+        spread = 0.1 if near else 0.3
         x, y = (0.5 + random.uniform(-spread, spread, 2)) * size
         poses.append(
             Pose(
                 centre=(float(x), float(y)),
                 radius=share * short,
-                tilt=random.uniform(0.5, 1.0),
+                tilt=random.uniform(0.65, 1.0),
                 axis=random.uniform(0, math.pi),
                 turn=random.uniform(0, 2 * math.pi),
                 light=random.uniform(0, 2 * math.pi),
@@ -95,7 +95,7 @@ def _behind(size: tuple[int, int], poses: list[Pose], random: Random) -> Image.I
     coarse = (size[0] // meadow.COARSE, size[1] // meadow.COARSE)
     picture = meadow.background(coarse, random)
     drawing = ImageDraw.Draw(picture)
-    for _ in range(int(pick(random, {"0": 3, "1": 2, "2": 2, "3": 1}))):
+    for _ in range(int(pick(random, {"0": 6, "1": 3, "2": 1}))):
         x, y = random.uniform(0, 1, 2) * coarse
         far = Pose((float(x), float(y)), random.uniform(0.05, 0.16) * coarse[1])
         _PAINTERS[KINDS[random.randint(len(KINDS))]](drawing, far, random)
@@ -133,9 +133,9 @@ def _before(
     drawing: ImageDraw.ImageDraw, pose: Pose, size: tuple[int, int], random: Random
 ) -> None:
     """Leaves and blades that hide a part of the blossom."""
-    for _ in range(int(pick(random, {"0": 3, "1": 3, "2": 2, "4": 1}))):
+    for _ in range(int(pick(random, {"0": 7, "1": 2, "2": 1}))):
         length = random.uniform(0.4, 1.1) * size[1]
-        foot = np.array([pose.centre[0] + random.normal(0, 1.0) * pose.radius, size[1] * 1.02])
+        foot = np.array([pose.centre[0] + random.normal(0, 1.2) * pose.radius, size[1] * 1.02])
         angle = random.normal(-math.pi / 2, 0.3)
         width = length * random.uniform(0.03, 0.16)
         meadow.leaf(drawing, foot, length, width, angle, random)

@@ -209,15 +209,15 @@ def leaf(
 def take(picture: Image.Image, random: Random) -> Image.Image:
     """The camera: uneven light, exposure, a cast of colour, focus, grain."""
     sharp = random.uniform()
-    if sharp > 0.45:
-        picture = picture.filter(ImageFilter.GaussianBlur((sharp - 0.45) * 3.2))
+    if sharp > 0.5:
+        picture = picture.filter(ImageFilter.GaussianBlur((sharp - 0.5) * 2.6))
     width, height = picture.size
-    light = random.uniform(0.62, 1.28, (3, 3)).astype(np.float32)
+    light = random.uniform(0.7, 1.25, (3, 3)).astype(np.float32)
     field = np.asarray(Image.fromarray(light).resize((width, height), Image.Resampling.BICUBIC))
     gain = random.uniform(0.75, 1.2) * (1 + random.normal(0, 0.06, 3))
     haze = random.uniform(0, 30) * (random.uniform() < 0.5)
     top, left = random.randint(0, 640 - height), random.randint(0, 640 - width)
-    grain = _NOISE[top : top + height, left : left + width] * np.float32(random.uniform(1, 13))
+    grain = _NOISE[top : top + height, left : left + width] * np.float32(random.uniform(1, 9))
     values: NDArray[np.float32] = np.asarray(picture, np.float32) * gain.astype(np.float32)
     values = values * field[..., None] * np.float32(1 - haze / 255) + np.float32(haze) + grain
     return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
