@@ -20,6 +20,7 @@ from exporters.names import TensorName, is_control, node_of, tensor_of
 from exporters.optimising import with_constants
 from exporters.options import PreprocessingGraph
 from exporters.rewrites.devices import without_devices
+from exporters.rewrites.prune import prune
 from exporters.runtime import GraphRunner
 from exporters.values import Array
 from exporters.verdict import Verification
@@ -85,6 +86,8 @@ def join(frozen: FrozenGraph, make_preprocessing: PreprocessingGraph) -> Joined:
     changed.versions.CopyFrom(constant.graph.graph_def.versions)
     _join_libraries(changed, constant.graph, preprocessing)
     graph = Graph(changed, "graph-def", constant.graph.path, constant.graph.meta_graph)
+    # What TensorFlow builds beside the preprocessing, its outcome does not need.
+    graph = prune(graph, frozen.outputs).graph
     others = tuple(tensor for tensor in frozen.inputs if tensor != images)
     whole = replace(
         constant,

@@ -18,11 +18,9 @@ def command(output: Output) -> None:
     from exporters.forms import FORMS
 
     written = list(FORMS.values())
-    forms, rows = _table("--to", "what it is", "a name that chooses it", "to be installed"), []
+    forms, rows = _table("--to", "what it is", "by the name"), []
     for form in written:
-        is_there = all(map(is_installed, form.packages))
-        needs = f"pip install 'slimtune\\[{form.extra}]'" if form.extra else ""
-        forms.add_row(form.name, form.title, form.example, needs if not is_there else "")
+        forms.add_row(form.name, form.title, form.example)
         rows.append(
             {
                 "name": form.name,
@@ -30,14 +28,19 @@ def command(output: Output) -> None:
                 "example": form.example,
                 "from": list(form.sources),
                 "extra": form.extra,
-                "installed": is_there,
+                "installed": all(map(is_installed, form.packages)),
             }
         )
     matrix = _table("from \\ to", *(form.name for form in written))
     for source in dict.fromkeys(name for form in written for name in form.sources):
         marks = ("x" if source in form.sources else "" for form in written)
         matrix.add_row(source, *marks)
-    output.result({"formats": rows}, forms, "", matrix)
+    missing = [
+        f"To be installed first for {row['name']}: pip install 'slimtune[{row['extra']}]'"
+        for row in rows
+        if not row["installed"]
+    ]
+    output.result({"formats": rows}, forms, "", matrix, *missing)
 
 
 def _table(*headings: str) -> Table:
