@@ -69,11 +69,6 @@ def training_ops(graph: Graph) -> list[TrainingOp]:
     return found
 
 
-def is_training_node(node: NodeDef) -> bool:
-    """Whether a node alone, whatever it reads, belongs to training."""
-    return _reason_of_op(node.op) is not None or _reason_of_batch_norm(node) is not None
-
-
 def has_training_nodes(function: FunctionDef) -> bool:
     """Whether a node of a function belongs to training."""
     return bool(_in_nodes("", function.node_def))

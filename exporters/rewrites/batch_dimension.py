@@ -63,8 +63,8 @@ def free_batch_dimension(draft: Draft, inputs: Mapping[TensorName, Shape | None]
             f"{draft.graph.label} fits one batch size only:\n{listed(written)}",
             expected="a graph whose first dimension may be of any size",
             received=f"a batch of {', '.join(map(str, sorted(batches)))}" if batches else None,
-            next_step="Name outputs before these nodes (--outputs), or give the whole shape of the"
-            " input: --inputs NAME=32x224x224x3",
+            next_step="Name a tensor that holds a whole batch as the input (--inputs NAME), or give"
+            " the whole shape of the input: --inputs NAME=32x224x224x3",
         )
     count = len(repair.repaired)
     first = ", ".join(repair.repaired[:3])

@@ -79,12 +79,14 @@ class _Mask(NamedTuple):
       node: the Mul or the choice that applies it.
       masked: the tensor it is applied to.
       shares: how much of a value stays in the mean, for each probe.
-      tolerance: how far that may be from the truth.
+      is_idle: whether it lets everything through as it is.
+      tolerance: how far the shares may be from the truth.
     """
 
     node: str
     masked: TensorName
     shares: tuple[float, ...]
+    is_idle: bool
     tolerance: float
 
 
@@ -102,7 +104,9 @@ def remove_dropout(draft: Draft) -> Draft:
         if whole is not None:
             changes.lead(*whole)
             removed += 1
-            idle = idle and set(mask.shares) == {1.0}
+            idle = idle and mask.is_idle
+    if not removed:
+        return draft
     changed = draft.changed(changes, f"{counted(removed, 'dropout')} taken out.")
     return replace(changed, is_faithful=changed.is_faithful and idle)
 
@@ -158,15 +162,15 @@ class _Dropouts:
                 if applied is None:
                     made.add(name)
                     waiting.append(name)
-                elif applied[1]:
-                    masked, shares = applied
-                    found.append(_Mask(name, masked, shares, 1.5 / levels))
+                    continue
+                mask = _mask(name, *applied, 1.5 / levels)
+                found += [] if mask is None else [mask]
         return found
 
     def _applied(
         self, node: NodeDef, made: set[str], evaluators: list[Evaluator]
-    ) -> tuple[TensorName, tuple[float, ...]] | None:
-        """What a node applies a mask to, and the shares that stay, if it is a mask.
+    ) -> tuple[TensorName, list[Array | None]] | None:
+        """What a node applies a mask to, and that mask for each probe.
 
         None where the node still belongs to the making of a mask.
         """
@@ -174,15 +178,14 @@ class _Dropouts:
         others = [tensor for tensor in inputs if tensor.node not in made]
         if node.op == "Mul" and len(others) == 1 and not self._is_scalar(others[0]):
             mask = next(tensor for tensor in inputs if tensor.node in made)
-            return others[0], _shares([evaluator.value(mask) for evaluator in evaluators])
+            return others[0], [evaluator.value(mask) for evaluator in evaluators]
         if node.op in _CHOICES and len(others) == 2 and inputs[0].node in made:
             zeros = [self._is_zero(tensor) for tensor in others]
             if zeros.count(True) == 1:
                 values = [evaluator.value(inputs[0]) for evaluator in evaluators]
-                shares = _shares(values)
                 if zeros[0]:
-                    shares = tuple(1 - share for share in shares)
-                return others[zeros.index(False)], shares
+                    values = [None if value is None else ~value for value in values]
+                return others[zeros.index(False)], values
         return None
 
     def _unscaled(self, tensor: TensorName) -> tuple[TensorName, tuple[float, ...]] | None:
@@ -235,14 +238,18 @@ class _Dropouts:
         return assumed
 
 
-def _shares(masks: list[Array | None]) -> tuple[float, ...]:
-    """The mean of each mask, which has to be zeros and one other value; empty where it is not."""
+def _mask(
+    node: str, masked: TensorName, masks: list[Array | None], tolerance: float
+) -> _Mask | None:
+    """A mask of zeros and one other value for each probe; None where it is something else."""
     shares = []
+    is_idle = True
     for mask in masks:
         if mask is None or mask.ndim != 1:
-            return ()
+            return None
         numbers = mask.astype(np.float64)
         if len(np.unique(numbers[numbers != 0])) != 1:
-            return ()
+            return None
         shares.append(float(numbers.mean()))
-    return tuple(shares)
+        is_idle = is_idle and bool(np.all(numbers == 1))
+    return _Mask(node, masked, tuple(shares), is_idle, tolerance)

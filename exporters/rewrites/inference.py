@@ -22,13 +22,14 @@ from exporters.rewrites.draft import Draft
 from exporters.rewrites.dropout import remove_dropout
 from exporters.rewrites.inference_batch_norm import use_moving_averages
 from exporters.rewrites.inlining import inline_calls
-from exporters.rewrites.pipelines import find_feed, open_defaults, pipeline_shape, without_waiting
+from exporters.rewrites.pipelines import find_feed, open_defaults, pipeline_shape
 from exporters.rewrites.placeholders import InputRequest, cut_at_inputs
 from exporters.rewrites.prune import prune
 from exporters.rewrites.relevant import relevant
 from exporters.rewrites.settings import find_placeholder, fold_settings, setting_of
+from exporters.rewrites.waiting import drop_idle_waiting
 from exporters.shapes import Shape
-from exporters.training_ops import has_training_nodes, is_training_node
+from exporters.training_ops import has_training_nodes, training_ops
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,7 @@ def to_inference(
 def _is_in_training(draft: Draft) -> bool:
     """Whether there is anything to rewrite."""
     graph = draft.graph
-    if any(is_training_node(node) for node in graph.nodes.values()) or any(
-        map(has_training_nodes, graph.functions.values())
-    ):
+    if training_ops(graph):
         return True
     evaluator = Evaluator(graph)
     return any(
@@ -160,6 +159,7 @@ _REWRITES: tuple[Callable[[Draft], Draft], ...] = (
     _inline_training,
     use_moving_averages,
     _needed,
+    drop_idle_waiting,
     remove_dropout,
     _needed,
     open_defaults,
@@ -186,7 +186,7 @@ def _cut(
     cut = cut_at_inputs(draft.graph, draft.outputs, requests)
     if cut.graph is not draft.graph:
         draft = replace(draft, graph=cut.graph, said=draft.said + cut.said)
-        draft = _needed(without_waiting(replace(draft, cuts=())))
+        draft = _needed(replace(draft, cuts=()))
         draft = free_batch_dimension(
             draft,
             {

@@ -46,9 +46,17 @@ _MAX_DEPTH = 16
 
 
 class _Statistic(NamedTuple):
-    """A figure of the batch that the net reads, and the variable that has its moving average."""
+    """A figure of the batch that the net reads, and the variable that has its moving average.
+
+    Attributes:
+      tensor: what the moving average is taken of, in the variable's shape.
+      base: the same numbers before they were reshaped.
+      variable: the variable's node.
+      roots: the reductions over the batch that it is made of.
+    """
 
     tensor: TensorName
+    base: TensorName
     variable: str
     roots: frozenset[str]
 
@@ -164,12 +172,22 @@ class _Reads:
 def _statistics(graph: Graph, averages: MovingAverages, needed: set[str]) -> list[_Statistic]:
     found = []
     for tensor, variable in averages.averaged.items():
-        if tensor.node not in needed or graph.nodes[tensor.node].op in FUSED_BATCH_NORMS:
+        base = _unshaped(graph, tensor)
+        if base.node not in needed or graph.nodes[base.node].op in FUSED_BATCH_NORMS:
             continue
-        roots = _roots(graph, tensor)
+        roots = _roots(graph, base)
         if roots:
-            found.append(_Statistic(tensor, variable, frozenset(roots)))
+            found.append(_Statistic(tensor, base, variable, frozenset(roots)))
     return found
+
+
+def _unshaped(graph: Graph, tensor: TensorName) -> TensorName:
+    """The tensor that holds the same numbers and is no other one in another shape."""
+    seen: set[str] = set()
+    while graph.nodes[tensor.node].op in _RESHAPES | _SAME and tensor.node not in seen:
+        seen.add(tensor.node)
+        tensor = graph.data_inputs(tensor.node)[0]
+    return tensor
 
 
 def _roots(graph: Graph, tensor: TensorName) -> set[str]:
@@ -186,11 +204,21 @@ def _roots(graph: Graph, tensor: TensorName) -> set[str]:
         if node.op in _REDUCTIONS:
             if _is_over_batch(graph, node):
                 roots.add(name)
+                roots |= _subtracted(graph, node)
         elif depth and (node.op in _RESHAPES or node.op in _SAME):
             waiting.append((graph.data_inputs(name)[0].node, depth - 1))
         elif depth and node.op in _ELEMENTWISE:
             waiting.extend((read.node, depth - 1) for read in graph.data_inputs(name))
     return roots
+
+
+def _subtracted(graph: Graph, variance: NodeDef) -> set[str]:
+    """Of a mean of squared differences, the mean that is subtracted: batch norm reads it too."""
+    squares = graph.nodes[graph.data_inputs(variance.name)[0].node]
+    if squares.op != "SquaredDifference":
+        return set()
+    means = (graph.nodes[_unshaped(graph, read).node] for read in graph.data_inputs(squares.name))
+    return {mean.name for mean in means if mean.op in _REDUCTIONS and _is_over_batch(graph, mean)}
 
 
 def _is_over_batch(graph: Graph, node: NodeDef) -> bool:
@@ -208,11 +236,11 @@ def _replace_statistic(
     """Leads the readers of a statistic, in every shape it is read in, to its moving average."""
     value = reads.value_of(statistic.variable)
     changes.lead(statistic.tensor, value)
-    base = statistic.tensor
-    while graph.nodes[base.node].op in _RESHAPES | _SAME:
-        base = graph.data_inputs(base.node)[0]
-    shape = graph.shape(base)
-    if base == statistic.tensor or shape is None or None in shape:
+    shape = graph.shape(statistic.base)
+    if statistic.base == statistic.tensor or shape is None or None in shape:
+        return
+    if shape == graph.shape(TensorName(statistic.variable)):
+        changes.lead(statistic.base, value)
         return
     # Dimensions of size 1 were kept there, and some reader may need them.
     sizes = NodeDef(name=changes.new_name(f"{statistic.variable}/shape"), op="Const")
@@ -230,7 +258,7 @@ def _replace_statistic(
     reshaped.attr["T"].type = graph.nodes[statistic.variable].attr["dtype"].type
     reshaped.attr["Tshape"].type = DataType.DT_INT32
     changes.put(reshaped)
-    changes.lead(base, TensorName(reshaped.name))
+    changes.lead(statistic.base, TensorName(reshaped.name))
 
 
 def _still_read(changed: Draft, statistics: list[_Statistic]) -> list[str]:

@@ -14,7 +14,7 @@ from checkpoints.dtypes import name_of_number
 from checkpoints.errors import GraphError, listed
 from checkpoints.messages import DataType, NodeDef
 from exporters.graph import Graph, dimensions
-from exporters.names import TensorName, is_control, node_of
+from exporters.names import TensorName, node_of
 from exporters.ops import VARIABLES
 from exporters.rewrites.draft import Draft
 
@@ -133,23 +133,6 @@ def open_defaults(draft: Draft) -> Draft:
             changes.put(placeholder)
             opened.append(f"{name} has no default any more: an input pipeline gave it.")
     return draft.changed(changes, *opened)
-
-
-def without_waiting(draft: Draft) -> Draft:
-    """Takes out control edges to what reads from an input pipeline: it is fed from now on."""
-    changes = draft.changes()
-    for node in draft.graph.nodes.values():
-        references = [
-            reference
-            for reference in node.input
-            if not is_control(reference) or not is_source(draft.graph.node(node_of(reference)).op)
-        ]
-        if len(references) != len(node.input):
-            changed = NodeDef()
-            changed.CopyFrom(node)
-            changed.input[:] = references
-            changes.put(changed)
-    return draft.changed(changes)
 
 
 def _needed_sources(draft: Draft) -> list[TensorName]:
