@@ -13,6 +13,7 @@ _EXPORTS: dict[str, str] = {
     "Metadata": "exporters.metadata",
     "convert": "exporters.conversion",
     "freeze": "exporters.api",
+    "inspect": "exporters.inspection",
     "read_graph": "exporters.graph",
     "read_metadata": "exporters.metadata",
     "thaw": "exporters.api",

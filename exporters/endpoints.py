@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from checkpoints.errors import GraphError, near_names
 from checkpoints.progress import SILENT, Progress
@@ -10,6 +11,9 @@ from exporters.graph import Graph
 from exporters.guess import guess_outputs
 from exporters.metadata import OUTPUT_ROLES, Metadata
 from exporters.names import IMPORT_PREFIX, TensorName, tensor_of
+
+DEFAULT_SIGNATURE = "serving_default"
+"""The key of the signature that is used where nobody names another."""
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
@@ -84,17 +88,37 @@ def placeholders(graph: Graph, metadata: Metadata | None = None) -> tuple[Tensor
     return tuple(inputs)
 
 
+def signature_inputs(graph: Graph, metadata: Metadata | None = None) -> dict[TensorName, Any]:
+    """The inputs that the file's signature names, where it also names the outputs.
+
+    Returns:
+      Tensor -> its TensorInfo, in the order of the signature's keys; empty where metadata goes
+      before the signature, or there is none.
+    """
+    if metadata is not None and metadata.outputs:
+        return {}
+    inputs = {} if (found := _default_signature(graph)) is None else graph.signatures[found].inputs
+    return {tensor_of(inputs[key].name): inputs[key] for key in sorted(inputs) if inputs[key].name}
+
+
 def _outputs_of_file(graph: Graph, metadata: Metadata | None) -> tuple[list[str], str]:
     if metadata is not None and metadata.outputs:
         roles = [role for role in OUTPUT_ROLES if role in metadata.outputs]
         return [metadata.outputs[role] for role in roles], "graph's metadata"
-    signatures = graph.signatures
-    key = "serving_default" if "serving_default" in signatures else next(iter(signatures), "")
-    if key and (len(signatures) == 1 or key == "serving_default"):
-        outputs = signatures[key].outputs
+    key = _default_signature(graph)
+    if key is not None:
+        outputs = graph.signatures[key].outputs
         names = [outputs[name].name for name in sorted(outputs) if outputs[name].name]
         return names, f"signature {key!r}"
     return [], ""
+
+
+def _default_signature(graph: Graph) -> str | None:
+    """The key of the signature that says what the graph is for; None where none or several do."""
+    signatures = graph.signatures
+    if DEFAULT_SIGNATURE in signatures:
+        return DEFAULT_SIGNATURE
+    return next(iter(signatures)) if len(signatures) == 1 else None
 
 
 def _refuse_missing_output(graph: Graph, tensor: TensorName, role: str) -> None:

@@ -6,25 +6,19 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-
 from checkpoints.errors import UnsupportedError, listed
-from checkpoints.messages import DataType, GraphDef, MetaGraphDef, SignatureDef, VariableDef
+from checkpoints.messages import DataType, GraphDef, MetaGraphDef, SignatureDef
 from exporters.freezing import FrozenGraph
 from exporters.graph import Graph
 from exporters.initialisers import initial_for
 from exporters.metadata import metadata_node
-from exporters.names import METADATA_NODE, node_of
+from exporters.names import METADATA_NODE
 from exporters.ops import DROPPED_ATTRIBUTES
 from exporters.rewrites.devices import clear_placement, unplaced_library
 from exporters.saver_writing import SaverVersion
 from exporters.signatures import serving_signature
 from exporters.structure_proof import prove_structure
-from exporters.variable_graph import (
-    TRAINABLE_VARIABLES,
-    GraphVariable,
-    complete_meta_graph,
-)
+from exporters.variable_graph import GraphVariable, complete_meta_graph, trainable_nodes
 from exporters.weights import is_moving_average
 
 _FLOATS = frozenset({DataType.DT_FLOAT, DataType.DT_DOUBLE, DataType.DT_HALF, DataType.DT_BFLOAT16})
@@ -85,7 +79,7 @@ def kept_variables(frozen: FrozenGraph, own_keys: bool) -> list[GraphVariable]:
             expected="whole variables",
             next_step="Write a SavedModel, which holds the parts: x/",
         )
-    trainable = _trainable(frozen.graph)
+    trainable = trainable_nodes(frozen.graph)
     return [
         GraphVariable(
             name,
@@ -165,18 +159,6 @@ def _key_in_file(frozen: FrozenGraph, key: str) -> str:
     """The name under which a checkpoint holds what was selected as `key`."""
     source_of = getattr(frozen.values, "source_of", None)
     return key if source_of is None else str(source_of(key))
-
-
-def _trainable(graph: Graph) -> set[str] | None:
-    """The nodes of the variables that a .meta lists as trainable; None where it lists none."""
-    collections = {} if graph.meta_graph is None else graph.meta_graph.collection_def
-    if TRAINABLE_VARIABLES not in collections:
-        return None
-    data = collections[TRAINABLE_VARIABLES].bytes_list.value
-    try:
-        return {node_of(VariableDef.FromString(entry).variable_name) for entry in data}
-    except DecodeError:
-        return None
 
 
 def _is_trainable(name: str, dtype: int) -> bool:

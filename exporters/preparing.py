@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -13,8 +13,9 @@ from checkpoints.files import refuse_existing
 from checkpoints.progress import Progress
 from checkpoints.selection import select
 from exporters.conversion import Conversion, Endpoint, Request
+from exporters.endpoints import PLACEHOLDERS, signature_inputs
 from exporters.freezing import FrozenGraph, prepare
-from exporters.graph import as_graph
+from exporters.graph import Graph, as_graph, dimensions
 from exporters.keyed_values import KeyedValues
 from exporters.labels import count_classes, is_probabilities, refuse_other_count
 from exporters.metadata import Metadata, read_metadata, stored_metadata
@@ -49,7 +50,7 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
             whole,
             values,
             outputs=request.outputs,
-            inputs=request.inputs,
+            inputs=request.inputs or _inputs_of_signature(whole, request.outputs, metadata),
             metadata=metadata,
             settings=request.settings,
             drop_checks=request.drop_checks,
@@ -127,6 +128,24 @@ def _opened(source: Source) -> AbstractContextManager[Values]:
         return nullcontext({})
     saved: Checkpoint = checkpoints.open(source.family)
     return saved
+
+
+def _inputs_of_signature(
+    graph: Graph, outputs: Sequence[str], metadata: Metadata | None
+) -> list[str]:
+    """The signature's inputs as --inputs takes them, where it feeds tensors inside the graph."""
+    if outputs:
+        return []
+    named = signature_inputs(graph, metadata)
+    nodes = [graph.nodes.get(tensor.node) for tensor in named]
+    if all(node is None or node.op in PLACEHOLDERS for node in nodes):
+        return []
+    texts = []
+    for tensor, info in named.items():
+        shape = dimensions(info.tensor_shape)
+        sizes = () if shape is None else tuple("?" if size is None else str(size) for size in shape)
+        texts.append(f"{tensor}={'x'.join(sizes)}" if sizes else str(tensor))
+    return texts
 
 
 def _selected(saved: Values, request: Request, progress: Progress) -> Values:

@@ -8,10 +8,10 @@ from typing import Any
 
 from checkpoints.messages import SignatureDef, TensorInfo
 from checkpoints.tensors import set_shape
+from exporters.endpoints import DEFAULT_SIGNATURE
 from exporters.graph import Graph
 from exporters.names import TensorName, tensor_of
 
-DEFAULT_SIGNATURE = "serving_default"
 PREDICT = "tensorflow/serving/predict"
 """What a server does with a signature whose inputs and outputs may be anything."""
 

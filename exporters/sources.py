@@ -59,8 +59,8 @@ def find_source(
     path = Path(source)
     if checkpoint is not None:
         return Source(graph if graph is not None else path, _resolved(checkpoint, progress))
-    if graph is None and _is_graph(path):
-        return Source(path, _variables_of_saved_model(path))
+    if graph is None and is_graph(path):
+        return Source(path, variables_of_saved_model(path))
     family = _checkpoint_of(source, progress, any_graph=graph is None)
     if family is None:
         return Source(path, None)
@@ -114,15 +114,17 @@ def _classes_of(values: Values, head: str) -> int | None:
     return None
 
 
-def _is_graph(path: Path) -> bool:
+def is_graph(path: Path) -> bool:
+    """Whether a path is a graph by its name: .pb, .pbtxt, or the directory of a SavedModel."""
     if path.is_dir():
         return (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file()
     return path.suffix in _GRAPH_ENDINGS - {".meta"} and path.is_file()
 
 
-def _variables_of_saved_model(path: Path) -> Family | None:
+def variables_of_saved_model(path: Path) -> Family | None:
+    """The variables of a SavedModel, given by its directory or graph file; None without any."""
     directory = path if path.is_dir() else path.parent
-    if not (directory / "variables").is_dir() or not _is_graph(directory):
+    if not (directory / "variables").is_dir() or not is_graph(directory):
         return None
     return resolve(directory / "variables" / "variables")
 

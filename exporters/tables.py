@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from checkpoints.errors import UnsupportedError, listed
 from checkpoints.messages import NodeDef
@@ -27,7 +26,7 @@ def refuse_tables(graph: Graph, pruned: Graph) -> None:
       graph: the whole graph, in which the step is.
       pruned: the part that the outputs need.
     """
-    found = list(_tables(pruned))
+    found = tables_of(pruned)
     if not found:
         return
     files = _files(graph)
@@ -40,14 +39,18 @@ def refuse_tables(graph: Graph, pruned: Graph) -> None:
     )
 
 
-def _tables(graph: Graph) -> Iterator[str]:
-    for name, node in graph.nodes.items():
-        if _TABLES.fullmatch(node.op):
-            yield f"{name} ({node.op})"
-    for function_name, function in graph.functions.items():
-        for node in function.node_def:
-            if _TABLES.fullmatch(node.op):
-                yield f"{function_name}/{node.name} ({node.op})"
+def tables_of(graph: Graph) -> list[str]:
+    """The lookup tables of a pruned graph, those of functions included, as `name (op)`."""
+    found = [f"{name} ({node.op})" for name, node in graph.nodes.items() if _is_table(node)]
+    for name, function in graph.functions.items():
+        found += [
+            f"{name}/{node.name} ({node.op})" for node in function.node_def if _is_table(node)
+        ]
+    return found
+
+
+def _is_table(node: NodeDef) -> bool:
+    return _TABLES.fullmatch(node.op) is not None
 
 
 def _files(graph: Graph) -> list[str]:

@@ -13,7 +13,7 @@ from checkpoints.messages import GraphDef
 from checkpoints.progress import SILENT, Progress
 from checkpoints.slicing import Slicing
 from checkpoints.verified import write_verified
-from exporters.endpoints import placeholders, resolve_outputs
+from exporters.endpoints import DEFAULT_SIGNATURE, placeholders, resolve_outputs
 from exporters.graph import Graph
 from exporters.initialisers import initial_for
 from exporters.metadata import Metadata, metadata_node, read_metadata
@@ -23,7 +23,7 @@ from exporters.rewrites.import_prefix import without_import_prefix
 from exporters.rewrites.placeholders import cut_at_inputs, parse_input
 from exporters.rewrites.prune import prune
 from exporters.saver_writing import SaverVersion
-from exporters.signatures import DEFAULT_SIGNATURE, serving_signature
+from exporters.signatures import serving_signature
 from exporters.thaw_proof import prove_thawed
 from exporters.thawing import ThawedGraph, thaw_graph
 from exporters.values import Header

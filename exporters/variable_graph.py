@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from google.protobuf.message import DecodeError
+
 from checkpoints.errors import UnsupportedError, listed
 from checkpoints.messages import GraphDef, MetaGraphDef, NodeDef, SignatureDef, VariableDef
 from exporters.graph import Graph
@@ -21,7 +23,7 @@ from exporters.graph_edits import GraphEdits
 from exporters.initialisers import Initial, add_initialiser
 from exporters.meta_graph import with_edits
 from exporters.meta_proof import prove_meta
-from exporters.names import is_control
+from exporters.names import is_control, node_of
 from exporters.ops import HANDLE_VARIABLES
 from exporters.rewrites.devices import clear_placement, unplaced_library
 from exporters.saver_rebuild import rebuild_saver
@@ -90,6 +92,18 @@ def complete_meta_graph(
         if definition.trainable:
             message.collection_def[TRAINABLE_VARIABLES].bytes_list.value.append(data)
     return _with_saver(message, variables, version, verify)
+
+
+def trainable_nodes(graph: Graph) -> set[str] | None:
+    """The nodes of the variables that a MetaGraphDef lists as trainable; None where it lists none."""
+    collections = {} if graph.meta_graph is None else graph.meta_graph.collection_def
+    if TRAINABLE_VARIABLES not in collections:
+        return None
+    data = collections[TRAINABLE_VARIABLES].bytes_list.value
+    try:
+        return {node_of(VariableDef.FromString(entry).variable_name) for entry in data}
+    except DecodeError:
+        return None
 
 
 def _unplaced(graph: Graph) -> Graph:

@@ -232,7 +232,7 @@ def test_real_checkpoints_in_both_versions(shared, capsys):
         ("lenet_300_100_v1", "checkpoint-v1", 6, 266_610),
         ("half_plus_two_v1_sharded", "checkpoint-v1", 2, 2),
         ("mnist_mlp", "checkpoint-v2", 7, 104_938),
-        ("half_plus_two_saved_model", "checkpoint-v2", 5, 5),
+        ("half_plus_two_saved_model/variables", "checkpoint-v2", 5, 5),
     ):
         code, result = slimtune_json(capsys, models / path)
         assert code == 0

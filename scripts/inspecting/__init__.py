@@ -1,0 +1,1 @@
+"""What `slimtune inspect` shows, a module a kind of thing."""
