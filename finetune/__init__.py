@@ -14,10 +14,13 @@ _EXPORTS = {
     "Prediction": "finetune.prediction",
     "RunResult": "finetune.trainer",
     "TrainConfig": "finetune.config",
+    "calibration_pictures": "finetune.serving",
+    "compare": "finetune.comparison",
     "evaluate": "finetune.evaluation",
     "partition": "finetune.planning",
     "plan": "finetune.planning",
     "predict": "finetune.prediction",
+    "preprocessing_graph": "finetune.serving",
     "train": "finetune.training",
     "write_report": "finetune.report",
 }

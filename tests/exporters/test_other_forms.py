@@ -231,6 +231,19 @@ def test_an_op_that_the_tflite_converter_lacks_is_named(builder, tmp_path):
     assert not (tmp_path / "m.tflite").exists()
 
 
+@pytest.mark.parametrize("name", ["m.onnx", "m.tflite"])
+@pytest.mark.parametrize("count", [2, 4])
+def test_class_names_have_to_be_as_many_as_there_are_logits(model, tmp_path, name, count):
+    (tmp_path / "labels.txt").write_text("".join(f"class {i}\n" for i in range(count)))
+    with pytest.raises(GraphError, match="does not fit the model") as caught:
+        exporters.convert(model, tmp_path / name, labels=tmp_path / "labels.txt")
+    assert (caught.value.expected, caught.value.received) == (
+        "3 class names, one for each logit",
+        str(count),
+    )
+    assert not (tmp_path / name).exists()
+
+
 class TestRunners:
     @pytest.mark.parametrize("name", ["m.onnx", "m.tflite"])
     def test_broken_files(self, tmp_path, name):
