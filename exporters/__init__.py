@@ -11,7 +11,9 @@ from typing import Any
 _EXPORTS: dict[str, str] = {
     "GraphRunner": "exporters.runtime",
     "Metadata": "exporters.metadata",
+    "ModelOptions": "exporters.options",
     "convert": "exporters.conversion",
+    "diff": "exporters.graph_diff",
     "freeze": "exporters.api",
     "inspect": "exporters.inspection",
     "read_graph": "exporters.graph",

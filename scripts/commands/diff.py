@@ -1,7 +1,8 @@
-"""slimtune diff: what differs between two checkpoints."""
+"""slimtune diff: what differs between two checkpoints, or two graphs."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,30 +13,112 @@ from scripts.verb import verb
 if TYPE_CHECKING:
     from checkpoints.comparing import Difference, ValueDifference
     from checkpoints.differences import Figures
+    from exporters.graph_diff import GraphDifference, NodeDifference
 
 
 @verb(
     "diff",
     example="slimtune diff model.ckpt model.safetensors\n"
-    "slimtune diff runs/a runs/b --rtol 1e-5 --atol 1e-8",
+    "slimtune diff runs/a runs/b --rtol 1e-5 --atol 1e-8\n"
+    "slimtune diff model.pb other.pb",
 )
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--rtol", type=float, default=0.0, show_default=True, help="Relative tolerance.")
 @click.option("--atol", type=float, default=0.0, show_default=True, help="Absolute tolerance.")
 def command(output: Output, a: str, b: str, rtol: float, atol: float) -> None:
-    """Compare the variables of two checkpoints, in any forms.
+    """Compare the variables of two checkpoints, or the nodes of two graphs, in any forms.
 
     Told are variables that only one has, other dtypes or shapes, and other values: how many,
-    how far apart, where NaNs stand, and which two variables exchanged their values. Two numbers
-    are the same where |a - b| <= atol + rtol * |b|. Exit code 1 where anything differs.
+    how far apart, where NaNs stand, and which two variables exchanged their values. Of two
+    graphs (.pb, .pbtxt, .meta, SavedModels) the first node that differs is named and the others
+    are counted; constants are compared as variables are. Two numbers are the same where
+    |a - b| <= atol + rtol * |b|. Exit code 1 where anything differs.
     """
-    import checkpoints
+    kinds = [_holds_graph(path) for path in (a, b)]
+    if any(kinds):
+        _refuse_mixture(a, b, kinds)
+        import exporters
 
-    found = checkpoints.diff(a, b, rtol=rtol, atol=atol, progress=output)
-    output.result(found.as_json(), "\n".join(_lines(found)))
-    if not found.is_equal:
+        graphs = exporters.diff(a, b, rtol=rtol, atol=atol, progress=output)
+        result, lines, is_equal = graphs.as_json(), _graph_lines(graphs), graphs.is_equal
+    else:
+        import checkpoints
+
+        found = checkpoints.diff(a, b, rtol=rtol, atol=atol, progress=output)
+        result, lines, is_equal = found.as_json(), _lines(found), found.is_equal
+    output.result(result, "\n".join(lines))
+    if not is_equal:
         raise click.exceptions.Exit(1)
+
+
+def _holds_graph(path: str) -> bool:
+    """Whether a path is a graph: by its name, or by what a file that is no checkpoint holds."""
+    from checkpoints.errors import GraphError, SlimtuneError
+    from checkpoints.family import resolve
+    from exporters.graph import read_graph
+    from exporters.sources import is_graph
+
+    place = Path(path)
+    if is_graph(place) or (place.suffix == ".meta" and place.is_file()):
+        return True
+    if not place.is_file():
+        return False
+    try:
+        resolve(path)
+    except SlimtuneError:
+        try:
+            read_graph(path)
+        except GraphError:
+            return False
+        return True
+    return False
+
+
+def _refuse_mixture(a: str, b: str, are_graphs: list[bool]) -> None:
+    from checkpoints.errors import UsageError
+
+    if not all(are_graphs):
+        graph, other = (a, b) if are_graphs[0] else (b, a)
+        raise UsageError(
+            f"{graph} is a graph, and {other} is none.",
+            expected="two graphs, or two checkpoints",
+            next_step=f"Make variables of its constants first: slimtune convert {graph} x.ckpt",
+        )
+
+
+def _graph_lines(found: GraphDifference) -> list[str]:
+    from checkpoints.errors import counted, listed
+
+    same = counted(found.num_same, "node")
+    if found.is_equal:
+        return [f"{found.a} and {found.b}: {same}, all the same"]
+    lines = [f"{found.a} (A) and {found.b} (B) differ; {same} the same"]
+    if found.first is not None:
+        rest = len(found.nodes) - 1
+        more = f", and {counted(rest, 'node')} after it" if rest else ""
+        lines.append(f"First different node: {_node_line(found.first)}{more}")
+        if rest:
+            lines.append(listed(map(_node_line, found.nodes[1:])))
+    for title, nodes in (("Only in A", found.only_in_a), ("Only in B", found.only_in_b)):
+        if nodes:
+            names = [f"{name} ({op})" for name, op in nodes]
+            lines += [f"{title}: {counted(len(names), 'node')}", listed(names)]
+    if found.functions:
+        count = counted(len(found.functions), "function")
+        lines += [f"Other functions: {count}", listed(found.functions)]
+    if found.versions:
+        versions = [f"written for {made}, read from {read} on" for made, read in found.versions]
+        lines.append(f"Other versions: {versions[0]} (A); {versions[1]} (B)")
+    return lines
+
+
+def _node_line(difference: NodeDifference) -> str:
+    start = f"{difference.name} ({difference.op})"
+    figures = "" if difference.figures is None else _figures(difference.figures)
+    if difference.swapped_with is not None:
+        return f"{start} exchanged its values with {difference.swapped_with}; {figures}"
+    return f"{start}: {difference.detail or figures}"
 
 
 def _lines(found: Difference) -> list[str]:

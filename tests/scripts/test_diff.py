@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import checkpoints
+from checkpoints.messages import GraphDef
 from scripts.main import main
 
 VALUES = {
@@ -90,8 +91,36 @@ def test_tolerances(diff, original, tmp_path):
     assert diff(original)[0] == 2
 
 
-def test_a_graph(diff, original, tmp_path):
-    (tmp_path / "m.pb").write_bytes(b"\x0a\x05\x0a\x01a\x12\x00")
-    code, out, _ = diff(original, tmp_path / "m.pb", "--json")
+def graph_file(path, value):
+    graph_def = GraphDef()
+    node = graph_def.node.add(name="w", op="Const")
+    node.attr["value"].tensor.dtype = 1
+    node.attr["value"].tensor.float_val.append(value)
+    node.attr["value"].tensor.tensor_shape.SetInParent()
+    graph_def.node.add(name="out", op="Identity", input=["w"])
+    path.write_bytes(graph_def.SerializeToString())
+    return path
+
+
+def test_graphs(diff, tmp_path):
+    one, other = graph_file(tmp_path / "one.pb", 1.0), graph_file(tmp_path / "other", 1.5)
+    code, out, _ = diff(one, one)
+    assert (code, out) == (0, f"{one} and {one}: 2 nodes, all the same\n")
+    code, out, _ = diff(one, other)
     assert code == 1
-    assert "Name the checkpoint with the variables" in json.loads(out)["error"]["next"]
+    assert out.splitlines() == [
+        f"{one} (A) and {other} (B) differ; 1 node the same",
+        "First different node: w (Const): 1 of 1 differ, max_abs 0.5, max_rel 0.333",
+    ]
+    code, out, _ = diff(one, other, "--json")
+    value = json.loads(out)
+    assert (code, value["equal"], value["first"]["verdict"]) == (1, False, "values")
+    assert diff(one, other, "--atol", "0.5")[0] == 0
+
+
+def test_a_graph_and_a_checkpoint_are_not_compared(diff, tmp_path):
+    graph = graph_file(tmp_path / "one.pb", 1.0)
+    checkpoints.write(tmp_path / "m.ckpt", {"w": np.float32(1)})
+    code, _, err = diff(graph, tmp_path / "m.ckpt")
+    assert code == 2
+    assert f"{graph} is a graph, and {tmp_path / 'm.ckpt'} is none" in err
