@@ -19,6 +19,7 @@ _EXPORTS: dict[str, str] = {
     "read_graph": "exporters.graph",
     "read_metadata": "exporters.metadata",
     "thaw": "exporters.api",
+    "verify": "exporters.graph_check",
 }
 
 __all__ = list(_EXPORTS)

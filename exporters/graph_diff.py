@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from checkpoints.differences import Figures, compare_arrays, compare_strings
-from checkpoints.errors import GraphError, UsageError
+from checkpoints.errors import SlimtuneError, UsageError
 from checkpoints.messages import FunctionDef, NodeDef
 from checkpoints.progress import SILENT, Progress
 from checkpoints.tensors import as_strings, little_endian_bytes
@@ -219,7 +219,7 @@ def _value_difference(a: NodeDef, b: NodeDef, rtol: float, atol: float) -> NodeD
         return None
     try:
         ours, theirs = constant_value(a), constant_value(b)
-    except GraphError as error:
+    except SlimtuneError as error:
         return NodeDifference(a.name, a.op, "unreadable", error.message)
     if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
         detail = f"{_header(ours)} became {_header(theirs)}"

@@ -12,24 +12,33 @@ from scripts.output import Output
 from scripts.verb import verb
 
 _META = ".meta"
+_OF_NODES = ("checkpoint", "constant", "edge", "function", "loop")
+"""Kinds of findings whose names are those of nodes."""
 _RECORD_ENDINGS = (".tfrecord", ".tfrecords")
 
 
-@verb("verify", example="slimtune verify model.ckpt\nslimtune verify runs/a --json")
+@verb(
+    "verify",
+    example="slimtune verify model.ckpt\nslimtune verify model.pb\nslimtune verify runs/a --json",
+)
 @click.argument("path")
 def command(output: Output, path: str) -> None:
     """Read all of PATH and compare it with its own sizes, places and checksums.
 
-    PATH is a checkpoint in any spelling, an npz or safetensors file, a .meta (its checkpoint is
-    verified too), a TFRecord file or a dataset directory. Exit code 1 where something is found:
-    the first thing is told, and how many more there are; --json has them all.
+    PATH is a checkpoint in any spelling, an npz or safetensors file, a graph (.pb, .pbtxt, .meta
+    or a SavedModel; its checkpoint is verified too), a TFRecord file or a dataset directory. Exit
+    code 1 where something is found: the first thing is told, and how many more there are; --json
+    has them all.
     """
+    import exporters
+    from exporters.sources import is_graph
     from finetune.dataset import is_dataset_directory
 
-    if is_dataset_directory(Path(path)):
-        result = _dataset(Path(path), output)
-    elif path.endswith(_META):
-        result = _meta_graph(path, output)
+    place = Path(path)
+    if is_dataset_directory(place):
+        result = _dataset(place, output)
+    elif is_graph(place) or place.suffix == _META:
+        result = exporters.verify(place, progress=output).as_json()
     else:
         result = _checkpoint_or_records(path, output)
     output.result(result, _text(result))
@@ -50,29 +59,6 @@ def _checkpoint_or_records(path: str, output: Output) -> dict[str, Any]:
         if recognise(file) != TFRECORD and file.suffix not in _RECORD_ENDINGS:
             raise
     return _records(path, "tfrecord", [(file, None)], output)
-
-
-def _meta_graph(path: str, output: Output) -> dict[str, Any]:
-    """A graph, and the checkpoint beside it."""
-    import checkpoints
-    from checkpoints.errors import GraphError, NotFoundError
-    from exporters.graph import read_graph
-
-    try:
-        result = checkpoints.verify(path, progress=output).as_json()
-        result["checkpoint"] = result["path"]
-    except NotFoundError as error:
-        if not Path(path).is_file():
-            raise
-        result = {"problems": [_problem("missing-file", path, error.message)], "variables": 0}
-        result |= {"checkpoint": None, "bytes": 0, "notes": []}
-    result |= {"path": path, "kind": "meta-graph"}
-    result["bytes"] += Path(path).stat().st_size
-    try:
-        read_graph(path)
-    except GraphError as error:
-        result["problems"].insert(0, _problem("graph", path, error.message))
-    return result | {"ok": not result["problems"]}
 
 
 def _dataset(path: Path, output: Output) -> dict[str, Any]:
@@ -130,13 +116,14 @@ def _result(
 def _text(result: dict[str, Any]) -> str:
     from checkpoints.errors import counted
 
-    noun = "variable" if "variables" in result else "record"
-    number = counted(result[f"{noun}s"], noun)
+    nouns = [noun for noun in ("node", "variable", "record") if f"{noun}s" in result]
+    number = ", ".join(counted(result[f"{noun}s"], noun) for noun in nouns)
     what = f"{result['path']}: {number}, {result['bytes'] / 1e6:,.1f} MB"
     if result["ok"]:
         return "\n".join([f"{what}, all whole", *result["notes"]])
     first, *others = result["problems"]
-    named = "" if first["name"] is None else f"variable {first['name']}: "
+    noun = "node" if first["kind"] in _OF_NODES else "variable"
+    named = "" if first["name"] is None else f"{noun} {first['name']}: "
     lines = [what, f"{first['path']}: {named}{first['detail']}"]
     if others:
         lines.append(f"and {len(others)} more (--json lists all)")

@@ -89,7 +89,7 @@ def test_a_graph_and_its_checkpoint(verify, prefix):
 def test_a_graph_without_its_checkpoint(verify, tmp_path):
     meta = tmp_path / "m.ckpt.meta"
     graph_def = GraphDef()
-    graph_def.node.add(name="x", op="Placeholder")
+    graph_def.node.add(name="x", op="VariableV2")
     meta.write_bytes(MetaGraphDef(graph_def=graph_def).SerializeToString())
     code, out, _ = verify(meta, "--json")
     (problem,) = json.loads(out)["problems"]
@@ -97,6 +97,29 @@ def test_a_graph_without_its_checkpoint(verify, tmp_path):
     assert "whose variables are not beside it" in problem["detail"]
     code, _, err = verify(tmp_path / "none.meta")
     assert code == 1 and "none" in err
+    # A graph whose variables are constants needs none.
+    graph_def.node[0].op = "Const"
+    meta.write_bytes(MetaGraphDef(graph_def=graph_def).SerializeToString())
+    code, out, _ = verify(meta, "--json")
+    assert json.loads(out)["problems"][0]["kind"] == "constant"
+
+
+def test_graphs(verify, prefix, tmp_path):
+    graph_def = GraphDef()
+    graph_def.node.add(name="x", op="Placeholder")
+    graph_def.node.add(name="y", op="Identity", input=["x"])
+    path = tmp_path / "m.pb"
+    path.write_bytes(graph_def.SerializeToString())
+    code, out, _ = verify(path)
+    assert (code, out) == (0, f"{path}: 2 nodes, 0 variables, 0.0 MB, all whole\n")
+    graph_def.node[1].input[:] = ["z", "w"]
+    path.write_bytes(graph_def.SerializeToString())
+    code, out, _ = verify(path)
+    assert code == 1
+    assert out.splitlines()[1:] == [
+        f"{path}: node y: It takes z, which is not there.",
+        "and 1 more (--json lists all)",
+    ]
 
 
 def test_safetensors_have_no_checksums(verify, tmp_path):
