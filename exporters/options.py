@@ -13,7 +13,7 @@ from exporters.values import Array
 Quantization = Literal["dynamic", "int8"]
 Layout = Literal["nhwc", "nchw"]
 
-Calibration = Callable[[Metadata | None], Iterable[Array]]
+Calibration = Callable[[Metadata], Iterable[Array]]
 """From what a model says of itself to batches of its input, float32 [batch, height, width, 3]."""
 
 PreprocessingGraph = Callable[[Metadata], Any]

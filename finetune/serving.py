@@ -7,6 +7,7 @@ from pathlib import Path
 
 from checkpoints.errors import GraphError
 from checkpoints.messages import GraphDef
+from checkpoints.progress import SILENT, Progress
 from exporters.metadata import Metadata
 from exporters.options import Calibration
 from exporters.runtime import load_tensorflow
@@ -17,15 +18,23 @@ from finetune.preprocessing import Preprocessing
 CALIBRATION_PICTURES = 128
 """More change the ranges of activations by little; each is run once."""
 
+DEFAULT = "inception"
+"""The preprocessing of a model that says nothing of one, as for training from a file."""
+
 _BATCH_SIZE = 16
 
 
-def calibration_pictures(folder: str | Path, limit: int = CALIBRATION_PICTURES) -> Calibration:
+def calibration_pictures(
+    folder: str | Path, limit: int = CALIBRATION_PICTURES, progress: Progress = SILENT
+) -> Calibration:
     """Pictures for `--quantize int8`, taken evenly from a folder of them.
+
+    They are preprocessed as the model says; where it does not, as for Inception, and that is said.
 
     Args:
       folder: pictures, in folders of classes or not.
       limit: how many are taken at most.
+      progress: told which preprocessing was taken for want of another.
 
     Returns:
       A function from a model's metadata to batches of its input.
@@ -37,10 +46,18 @@ def calibration_pictures(folder: str | Path, limit: int = CALIBRATION_PICTURES) 
     step = max(len(files) / limit, 1.0)
     chosen = [files[int(place * step)] for place in range(min(limit, len(files)))]
 
-    def batches(metadata: Metadata | None) -> Iterator[Array]:
+    def batches(metadata: Metadata) -> Iterator[Array]:
         from finetune.pictures import clean
 
-        preprocess = Preprocessor(_preprocessing(metadata))
+        if metadata.preprocessing is None and metadata.image_size is not None:
+            preprocessing = Preprocessing(DEFAULT, metadata.image_size)
+            progress.say(
+                f"The model does not say how pictures become its input: calibrated with the"
+                f" preprocessing {DEFAULT}, {metadata.image_size} pixels."
+            )
+        else:
+            preprocessing = _preprocessing(metadata)
+        preprocess = Preprocessor(preprocessing)
         for start in range(0, len(chosen), _BATCH_SIZE):
             part = chosen[start : start + _BATCH_SIZE]
             yield preprocess([clean(file).encoded for file in part])
@@ -68,8 +85,8 @@ def preprocessing_graph(metadata: Metadata) -> GraphDef:
     return GraphDef.FromString(graph.as_graph_def().SerializeToString())
 
 
-def _preprocessing(metadata: Metadata | None) -> Preprocessing:
-    if metadata is None or metadata.preprocessing is None:
+def _preprocessing(metadata: Metadata) -> Preprocessing:
+    if metadata.preprocessing is None:
         raise GraphError(
             "The model does not say how pictures become its input.",
             expected="metadata with a preprocessing, as slimtune writes it",

@@ -20,6 +20,7 @@ from exporters.conversion import Conversion, Request
 from exporters.extras import refuse_missing
 from exporters.freezing import FrozenGraph
 from exporters.frozen_file import frozen_graph_def
+from exporters.metadata import Metadata
 from exporters.optimising import optimise
 from exporters.other_runtimes import fitted, refuse_structure, verify_other_runtime
 from exporters.preparing import converted, prepared
@@ -27,6 +28,9 @@ from exporters.runtime import hold_stderr_back, load_tensorflow
 from exporters.tflite_runner import add_metadata
 from exporters.values import Array
 from exporters.verdict import NOT_VERIFIED, Verification
+
+_PICTURES = 4
+"""The rank of a batch of pictures."""
 
 _UNKNOWN_OP = re.compile(r"'tf\.(\w+)' op is neither a custom op nor a flex op")
 
@@ -77,10 +81,19 @@ def write(request: Request, progress: Progress) -> Conversion:
         if request.verify != "none":
             refuse_missing("ai_edge_litert")
         if request.options.calibration is not None:
-            batches.extend(request.options.calibration(original.metadata))
+            batches.extend(request.options.calibration(_described(original)))
         written, verification = write_changed(original, request, write_form, progress)
     size = request.destination.stat().st_size
     return converted(request, original, verification, num_bytes=size, nodes=None, written=written)
+
+
+def _described(frozen: FrozenGraph) -> Metadata:
+    """What the model says of itself, and the size of its pictures where it says nothing."""
+    metadata = frozen.metadata or Metadata()
+    shape = frozen.graph.shape(frozen.inputs[0]) or ()
+    if metadata.image_size is None and len(shape) == _PICTURES and shape[1] == shape[2]:
+        return replace(metadata, image_size=shape[1])
+    return metadata
 
 
 def _convert(frozen: FrozenGraph, batches: list[Array], request: Request) -> bytes:

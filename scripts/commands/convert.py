@@ -126,7 +126,7 @@ def command(
     """
     import exporters
 
-    options |= _variable_options(options) | _model_options(options)
+    options |= _variable_options(options) | _model_options(options, output)
 
     if net is None and image_size is not None:
         raise UsageError("--image-size says how a net is built.", next_step="Add --net NAME.")
@@ -153,7 +153,7 @@ def _variable_options(options: dict[str, Any]) -> dict[str, Any]:
     return {"selection": selection, "slicing": slicing}
 
 
-def _model_options(options: dict[str, Any]) -> dict[str, Any]:
+def _model_options(options: dict[str, Any], output: Output) -> dict[str, Any]:
     """Takes the options that change a model out, and gives what the library wants of them."""
     from exporters.options import ModelOptions
 
@@ -163,7 +163,7 @@ def _model_options(options: dict[str, Any]) -> dict[str, Any]:
     if folder is not None:
         from finetune.serving import calibration_pictures
 
-        given["calibration"] = calibration_pictures(folder)
+        given["calibration"] = calibration_pictures(folder, progress=output)
     if is_with_preprocessing:
         from finetune.serving import preprocessing_graph
 

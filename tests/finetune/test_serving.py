@@ -114,4 +114,17 @@ def test_calibration_needs_pictures_and_a_preprocessing(tmp_path, colour_picture
     with pytest.raises(NotFoundError):
         calibration_pictures(tmp_path / "nothing")
     with pytest.raises(GraphError, match="does not say how pictures"):
-        list(calibration_pictures(colour_pictures)(None))
+        list(calibration_pictures(colour_pictures)(Metadata()))
+
+
+def test_a_model_without_a_preprocessing_is_calibrated_as_inception_and_told(
+    colour_pictures, heard
+):
+    taken = calibration_pictures(colour_pictures, limit=3, progress=heard)
+    (batch,) = taken(Metadata(image_size=20))
+    assert batch.shape == (3, 20, 20, 3)
+    assert batch.min() < -0.5
+    assert heard.said == [
+        "The model does not say how pictures become its input: calibrated with the"
+        " preprocessing inception, 20 pixels."
+    ]
