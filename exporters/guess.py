@@ -170,7 +170,7 @@ class _Flow:
         for candidate in reversed(passed):
             readers = [
                 second
-                for first in (candidate, self._shaped(candidate))
+                for first in (candidate, *self._readers(candidate, _SHAPERS))
                 for second in self._readers(first, _ANSWERS)
             ]
             if readers:

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from checkpoints.errors import GraphError, listed
-from checkpoints.messages import DataType, NodeDef
+from checkpoints.errors import GraphError, counted, listed
+from checkpoints.messages import DataType, NodeDef, TensorShapeProto
 from exporters.graph import Graph
 from exporters.names import TensorName, is_control, reference_to
 from exporters.rewrites.changes import Changes
@@ -66,10 +66,38 @@ def free_batch_dimension(draft: Draft, inputs: Mapping[TensorName, Shape | None]
             next_step="Name a tensor that holds a whole batch as the input (--inputs NAME), or give"
             " the whole shape of the input: --inputs NAME=32x224x224x3",
         )
-    count = len(repair.repaired)
-    first = ", ".join(repair.repaired[:3])
-    changed = draft.changed(changes, f"{count} shapes held the batch of training, {first} first.")
-    return replace(changed, is_faithful=changed.is_faithful and not changes)
+    changed = draft.changed(changes)
+    if repair.repaired:
+        first = ", ".join(repair.repaired[:3])
+        line = (
+            f"{counted(len(repair.repaired), 'shape')} held the batch of training, {first} first."
+        )
+        changed = replace(changed, said=(*changed.said, line), is_faithful=False)
+    return _with_open_outputs(changed, inference)
+
+
+def _with_open_outputs(draft: Draft, inference: ShapeInference) -> Draft:
+    """Lets the nodes of outputs say the shapes that they have now; files leave this attribute out."""
+    changes = draft.changes()
+    for name in dict.fromkeys(tensor.node for tensor in draft.outputs):
+        node = draft.graph.nodes[name]
+        if "_output_shapes" not in node.attr:
+            continue
+        changed = NodeDef()
+        changed.CopyFrom(node)
+        for index, written in enumerate(changed.attr["_output_shapes"].list.shape):
+            found = inference.shapes.get(TensorName(name, index))
+            if found is None and len(written.dim):
+                written.dim[0].size = -1
+            elif found is not None:
+                sizes = [
+                    -1 if size is None or (size and size % BATCH == 0) else size for size in found
+                ]
+                written.CopyFrom(
+                    TensorShapeProto(dim=[TensorShapeProto.Dim(size=s) for s in sizes])
+                )
+        changes.put(changed)
+    return draft.changed(changes)
 
 
 class _Repair:

@@ -187,14 +187,12 @@ def _cut(
     if cut.graph is not draft.graph:
         draft = replace(draft, graph=cut.graph, said=draft.said + cut.said)
         draft = _needed(replace(draft, cuts=()))
-        draft = free_batch_dimension(
-            draft,
-            {
-                tensor: shape
-                for tensor, request, shape in zip(cut.inputs, requests, before, strict=True)
-                if request.shape is None or (request.shape and request.shape[0] is None)
-            },
-        )
+        opened = {
+            tensor: shape
+            for tensor, request, shape in zip(cut.inputs, requests, before, strict=True)
+            if request.shape is None or (request.shape and request.shape[0] is None)
+        }
+        draft = _needed(free_batch_dimension(draft, opened))
     reference = None
     if draft.is_faithful and draft.graph is not source.graph and draft.outputs == source.outputs:
         reference = _reference(source, own_requests, draft.graph)
