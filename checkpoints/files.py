@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from checkpoints.errors import OutputExistsError
+from checkpoints.errors import OutputExistsError, UsageError
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
@@ -22,8 +23,37 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
         )
 
 
+def refuse_foreign_files(directory: Path, own: str, what: str) -> None:
+    """Raises OutputExistsError where a directory that is to be replaced holds other files.
+
+    Args:
+      directory: what --overwrite would remove; may be absent.
+      own: regular expression that the paths of files that may be removed match in full,
+        relative to the directory, parts joined by `/`.
+      what: what they are, for the message: "drawn pictures".
+    """
+    if not directory.exists():
+        return
+    files = [f.relative_to(directory).as_posix() for f in directory.rglob("*") if not f.is_dir()]
+    foreign = [name for name in files if not re.fullmatch(own, name, re.DOTALL)]
+    if foreign or not directory.is_dir():
+        raise OutputExistsError(
+            f"{directory} holds other files than {what}; --overwrite would remove them.",
+            expected=f"{what} only, or a new directory",
+            received=", ".join(sorted(foreign)[:5]) or "a file",
+            next_step="Name another directory, or remove this one yourself.",
+        )
+
+
 def temporary_beside(path: Path) -> Path:
-    """A name in the same directory that nobody uses; renaming to `path` is then atomic."""
+    """A name in the same directory that nobody uses; renaming to `path` is then atomic.
+
+    Raises:
+      UsageError: the path is the root of the file system.
+    """
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - `.` and `..` go, links stay
+    if not path.name:
+        raise UsageError(f"{path} is no place for an output.", next_step="Name another path.")
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
 
 
@@ -78,3 +108,11 @@ def atomic_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+_TEMPORARY = re.compile(r"\.([^/]+)\.[0-9a-f]{8}\.partial")
+
+
+def without_temporary_names(path: str) -> str:
+    """A path as a person knows it: names of `temporary_beside` become what they stand for."""
+    return _TEMPORARY.sub(r"\1", path)

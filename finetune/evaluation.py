@@ -9,7 +9,7 @@ import numpy as np
 
 from checkpoints.errors import DataError, GraphError, listed
 from checkpoints.progress import SILENT, Progress
-from finetune.dataset import Dataset
+from finetune.dataset import Dataset, check_labels
 from finetune.input_pipeline import evaluation_dataset, find_data_error
 from finetune.model import Model, open_model
 from finetune.scores import Evaluation
@@ -45,6 +45,7 @@ def evaluate(
     dataset = data if isinstance(data, Dataset) else open_data(data, progress)
     split = split or ("val" if "val" in dataset.splits else "test")
     count = dataset.split(split).count
+    check_labels(dataset)
     places = class_places(opened, dataset)
     names: list[str] = []
     labels, probabilities = [], []
@@ -57,6 +58,8 @@ def evaluate(
         )
         try:
             for (answers,), (batch_labels, batch_names) in batches:
+                if not opened.classes:
+                    _refuse_other_count(opened, dataset, answers.shape[1])
                 probabilities.append(opened.probabilities(answers))
                 labels.append(batch_labels)
                 names += [name.decode("utf-8", "replace") for name in batch_names]
@@ -96,6 +99,20 @@ def class_places(model: Model, dataset: Dataset) -> np.ndarray[tuple[int], np.dt
             next_step="Evaluate on the data the model was trained for.",
         )
     return np.array([model.classes.index(name) for name in dataset.classes], np.int64)
+
+
+def _refuse_other_count(model: Model, dataset: Dataset, classes: int) -> None:
+    """Without class names, the number of classes is all there is to compare."""
+    before = model.metadata.label_offset
+    expected = len(dataset.classes) + before
+    if classes != expected:
+        offset = f" and {before} before them" if before else ""
+        raise DataError(
+            f"{model.source} and {dataset.path} have different numbers of classes.",
+            expected=f"{expected}: the data's {len(dataset.classes)}{offset}",
+            received=f"{classes} in the model",
+            next_step="Evaluate on the data the model was trained for.",
+        )
 
 
 def _shortened(names: Sequence[str], limit: int = 10) -> str:

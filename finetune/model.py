@@ -127,7 +127,7 @@ def open_model(model: str | Path, *, net: str | None = None, progress: Progress 
     if net is None and str(model) in CHECKPOINTS:
         net = CHECKPOINTS[str(model)].net
     if net is None:
-        if not path.exists():
+        if not path.exists() and not any(path.parent.glob(f"{path.name}.*")):
             raise NotFoundError(
                 f"{path} is not there.",
                 expected="a run directory, a .pb, .onnx or .tflite, a SavedModel, or a checkpoint with"

@@ -151,6 +151,8 @@ def read_picture_file(path: Path) -> bytes:
       PictureError: it has more than MAX_BYTES, or cannot be read.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise PictureError(str(path), "unreadable", "is no regular file")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read() if size <= MAX_BYTES else b""

@@ -81,9 +81,9 @@ def default_trainable(net: Net, trainable: Sequence[str]) -> tuple[str, ...]:
 
 def default_exclude(weights: Weights, exclude: Sequence[str] | None) -> tuple[str, ...]:
     """The scopes asked for, else all heads; nothing where there is nothing to restore."""
-    if weights.path is None or exclude == (NONE,) or exclude == [NONE]:
-        return ()
-    return tuple(exclude) if exclude else weights.net.head_scopes
+    if exclude:
+        return () if tuple(exclude) == (NONE,) else tuple(exclude)
+    return () if weights.path is None else weights.net.head_scopes
 
 
 def partition(

@@ -17,6 +17,7 @@ report.html            the page about all of it
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -95,8 +96,7 @@ class Run:
 
     def latest(self) -> Path | None:
         """The newest checkpoint's prefix, or None before the first."""
-        found = family.latest(self.directory)
-        return None if found is None else found.prefix
+        return newest_checkpoint(self.directory)
 
     def step(self) -> int:
         """The step of the newest checkpoint; 0 before the first."""
@@ -182,6 +182,18 @@ class Run:
         """The accuracy of the checkpoint in best/, or None."""
         file = self.best_directory / "best.json"
         return float(read_json(file)["accuracy"]) if file.is_file() else None
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    """The prefix of the newest `model.ckpt-N` of a run, or of its best/; None before the first.
+
+    Another checkpoint that somebody put there is not the run's.
+    """
+    found = family.latest(directory)
+    if found is not None and re.fullmatch(rf"{re.escape(PREFIX)}-\d+", found.prefix.name):
+        return found.prefix
+    own = [file.with_suffix("") for file in directory.glob(f"{PREFIX}-*.index")]
+    return max(own, key=step_of, default=None)
 
 
 def read_json(file: Path) -> Any:

@@ -50,6 +50,12 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
             received=", ".join(dataset.splits) or "no split",
             next_step="slimtune data build PICTURES OUT makes one.",
         )
+    if len(dataset.classes) < 2:
+        raise DataError(
+            f"{config.data} has one class, {dataset.classes[0]!r}: there is nothing to tell apart.",
+            expected="two classes or more",
+            next_step="Add pictures of other classes.",
+        )
     check_labels(dataset)
     steps = config.total_steps(training.count)
     if run.step() > steps and config.resume:

@@ -6,7 +6,9 @@ import importlib
 import io
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 import click
@@ -66,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # File names need not be UTF-8; escaped like this they are valid in JSON as well.
             stream.reconfigure(errors="backslashreplace")
+    if threading.current_thread() is threading.main_thread():
+        # Ended by the system: what was begun beside its place is removed on the way out.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         # click gives the code of an Exit, as --help and verbs that found something raise it.
         given = cli.main(arguments, prog_name="slimtune", standalone_mode=False)
@@ -109,10 +114,20 @@ def _tell_usage(error: click.ClickException, as_json: bool) -> int:
 
 def _tell_os_error(error: OSError, as_json: bool) -> int:
     """The operating system's word: no space, no permission, no such file."""
-    where = f"{error.filename}: " if error.filename else ""
+    from checkpoints.files import without_temporary_names
+
+    # Of a renaming that failed, the second name is the one that a person gave.
+    name = error.filename2 or error.filename
+    where = f"{without_temporary_names(str(name))}: " if name else ""
     message = f"{where}{error.strerror or error}"
-    value = {"type": type(error).__name__, "message": message, "received": None, "next": None}
-    return _tell(value, message, as_json, 1)
+    next_step = "Check that the place exists, is what it should be, has room and can be written."
+    value = {
+        "type": type(error).__name__,
+        "message": message,
+        "received": None,
+        "next": next_step,
+    }
+    return _tell(value, f"{message}\nNext: {next_step}", as_json, 1)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,8 @@ def names_option(*declarations: str, **attributes: Any) -> Callable[[Any], Any]:
     def flatten(
         ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]
     ) -> tuple[str, ...]:
+        if value and not any(value):
+            raise click.BadParameter("names nothing.", ctx, param)
         return tuple(name for names in value for name in names)
 
     return click.option(*declarations, type=Names(), multiple=True, callback=flatten, **attributes)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from checkpoints.errors import PlanError
 from checkpoints.plan import NetVariable
 from checkpoints.published import Net, get_net
 from exporters.runtime import load_tensorflow
@@ -65,7 +66,20 @@ def build_net(
     if dropout is not None:
         options["dropout_keep_prob"] = 1.0 - dropout
     with layer_modes(training_scopes, batch_norm_decay):
-        logits, end_points = load_builder(record.builder)(images, classes, is_training, **options)
+        try:
+            logits, end_points = load_builder(record.builder)(
+                images, classes, is_training, **options
+            )
+        except ValueError as error:
+            height, width = images.shape[1:3]
+            if min(height or 0, width or 0) >= record.image_size:
+                raise
+            raise PlanError(
+                f"{record.name} cannot be built for pictures of {height} x {width} pixels.",
+                expected=f"larger ones, as its own {record.image_size}",
+                received=str(error).split("\n")[0],
+                next_step="Give a larger --image-size, or leave it out.",
+            ) from error
     tf = load_tensorflow()
     return BuiltNet(
         net=record,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from checkpoints.errors import UsageError
-from checkpoints.files import atomic_directory
+from checkpoints.files import atomic_directory, refuse_foreign_files
 from checkpoints.progress import SILENT, Progress
 from finetune.sample.drawn import Drawn, refuse_count
 from finetune.sample.seeds import generator
@@ -235,9 +235,10 @@ def write_digits(
 
     Raises:
       UsageError: too few pictures for both training and test.
-      OutputExistsError: `out_dir` is there and `overwrite` is off.
+      OutputExistsError: `out_dir` is there and `overwrite` is off, or it holds other files.
     """
     refuse_count(per_class, at_least=2)
+    refuse_foreign_files(out_dir, r"(train|t10k)-(images-idx3|labels-idx1)-ubyte", "drawn digits")
     test = max(1, per_class // TEST_SHARE)
     splits = {"train": range(per_class - test), "t10k": range(per_class - test, per_class)}
     with (

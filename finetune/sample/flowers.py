@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
 from checkpoints.errors import NotFoundError, near_names
-from checkpoints.files import atomic_directory
+from checkpoints.files import atomic_directory, refuse_foreign_files
 from checkpoints.progress import SILENT, Progress
 from finetune.sample import blossoms, meadow
 from finetune.sample.blossoms import Pose, Random
@@ -160,9 +160,11 @@ def write_flowers(
 
     Raises:
       UsageError: no picture is asked for.
-      OutputExistsError: `out_dir` is there and `overwrite` is off.
+      OutputExistsError: `out_dir` is there and `overwrite` is off, or it holds other files.
     """
     refuse_count(per_class, at_least=1)
+    own = "|".join(rf"{kind}/{kind}_\d+\.jpg" for kind in KINDS)
+    refuse_foreign_files(out_dir, own, "drawn flowers")
     jobs = [(kind, index) for kind in KINDS for index in range(per_class)]
 
     def one(job: tuple[str, int]) -> bytes:

@@ -152,6 +152,8 @@ def _is_picture(entry: os.DirEntry[str]) -> bool:
     suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122
     if suffix in PICTURE_SUFFIXES:
         return True
+    if not entry.is_file():
+        return False  # A device or a pipe could be read without end.
     try:
         with open(entry.path, "rb") as file:  # noqa: PTH123
             return begins_like_picture(file.read(16))

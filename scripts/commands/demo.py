@@ -22,6 +22,9 @@ RATES = (0.003, 0.01, 0.03)
 
 ONLY_AT_THE_END = 10**9
 
+OWN_FILES = r"(flowers|dataset|run|random-trunk)/.*|model\.pb"
+"""What a demo leaves in its directory, and --overwrite may remove."""
+
 SHOWN = 8
 
 
@@ -42,10 +45,12 @@ def command(output: Output, out: str, per_class: int, seed: int, overwrite: bool
     Five kinds of flowers are drawn and the small base that ships with slimtune learns to tell
     them apart; the same head on a trunk that has learned nothing shows what transfer is worth.
     """
-    from checkpoints.files import atomic_directory
+    from checkpoints.files import atomic_directory, refuse_existing, refuse_foreign_files
 
     began = time.monotonic()
     directory = Path(out)
+    refuse_existing(directory, overwrite)
+    refuse_foreign_files(directory, OWN_FILES, "an earlier demo")
     with atomic_directory(directory, overwrite):
         pass
     demo = _Demo(output, directory, per_class, seed)

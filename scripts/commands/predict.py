@@ -39,6 +39,7 @@ def command(
 
     if csv_file is not None:
         refuse_existing(Path(csv_file), overwrite)
+        _refuse_own_input(csv_file, (model, *files))
     predictions = predict(model, files, top=top, net=net, trust=trust, progress=output)
     if csv_file is not None:
         write_csv(predictions, Path(csv_file))
@@ -50,3 +51,18 @@ def command(
     output.result(
         {"model": model, "predictions": [p.as_json() for p in predictions]}, "\n".join(lines)
     )
+
+
+def _refuse_own_input(csv_file: str, inputs: tuple[str, ...]) -> None:
+    """Raises UsageError where the table would replace a picture or the model."""
+    from checkpoints.errors import UsageError
+
+    place = Path(csv_file).resolve()
+    for name in inputs:
+        source = Path(name).resolve()
+        if place == source or (source.is_dir() and place.is_file() and source in place.parents):
+            raise UsageError(
+                f"--csv {csv_file} would replace what is read.",
+                received=name,
+                next_step="Name another file.",
+            )

@@ -5,11 +5,12 @@ import struct
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import checkpoints
 from checkpoints.errors import DataError, PlanError, RunError
 from exporters.runtime import load_tensorflow
-from finetune import TrainConfig, train
+from finetune import TrainConfig, evaluate, train
 from finetune.run import Run
 
 pytestmark = pytest.mark.tensorflow
@@ -223,6 +224,31 @@ def test_a_checkpoints_meta_goes_on_in_plain_tensorflow(colours, run, tiny_net):
         saver = v1.train.import_meta_graph(str(run / "model.ckpt-2.meta"))
         saver.restore(session, v1.train.latest_checkpoint(str(run)))
         assert session.run(v1.train.get_global_step()) == 2
+
+
+def test_one_class_is_nothing_to_tell_apart(tmp_path, run, tiny_net):
+    folder = tmp_path / "pictures" / "only"
+    folder.mkdir(parents=True)
+    for number in range(6):
+        Image.fromarray(np.full((9, 9, 3), number, np.uint8)).save(folder / f"{number}.png")
+    with pytest.raises(DataError, match="one class"):
+        train(config(tmp_path / "pictures", run, checkpoint="none"))
+    assert not run.exists()
+
+
+def test_a_head_without_names_is_not_scored_on_another_number_of_classes(colours, tiny_checkpoint):
+    with pytest.raises(DataError) as caught:
+        evaluate(tiny_checkpoint, colours, net="tiny")
+    assert caught.value.expected == "3: the data's 3"
+    assert caught.value.received == "7 in the model"
+
+
+def test_a_checkpoint_that_somebody_put_into_a_run_is_not_the_runs(colours, run, tiny_checkpoint):
+    train(config(colours, run, checkpoint=str(tiny_checkpoint)))
+    for file in tiny_checkpoint.parent.glob("tiny.ckpt.*"):
+        (run / file.name).write_bytes(file.read_bytes())
+    (run / "checkpoint").write_text('model_checkpoint_path: "tiny.ckpt"\n')
+    assert Run(run).latest() == run / "model.ckpt-2"
 
 
 def test_a_loss_that_is_no_number_ends_the_run_with_the_rate_named(colours, run, tiny_net):

@@ -1,0 +1,102 @@
+"""What careless commands may not do: destroy, mislead, or end in a traceback."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from scripts.main import main
+
+
+@pytest.fixture
+def slimtune(capsys):
+    """Runs the command in this process; gives exit code and the JSON on stdout."""
+
+    def run(*words):
+        with pytest.raises(SystemExit) as stop:
+            main([*map(str, words), "--json"])
+        return stop.value.code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["flowers", "digits"])
+def test_drawing_does_not_replace_a_directory_of_other_files(slimtune, tmp_path, kind):
+    kept = tmp_path / "keep" / "daisy" / "mine.jpg"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    code, value = slimtune("data", "sample", kind, tmp_path / "keep", "--overwrite")
+    assert code == 1
+    assert value["error"]["received"] == "daisy/mine.jpg"
+    assert kept.read_text() == "mine"
+
+
+def test_drawing_replaces_what_it_drew(slimtune, tmp_path):
+    words = ("data", "sample", "flowers", tmp_path / "f", "--per-class", 1)
+    assert slimtune(*words)[0] == 0
+    assert slimtune(*words)[0] == 1
+    assert slimtune(*words, "--overwrite")[0] == 0
+
+
+def test_the_demo_does_not_replace_a_directory_of_other_files(slimtune, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    code, value = slimtune("demo", "--out", tmp_path, "--overwrite")
+    assert code == 1
+    assert "other files than an earlier demo" in value["error"]["message"]
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_a_device_in_a_folder_of_pictures_is_named_and_not_read(slimtune, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "p" / name).mkdir(parents=True)
+        Image.fromarray(np.full((9, 9, 3), 50, np.uint8)).save(tmp_path / "p" / name / "1.png")
+    (tmp_path / "p" / "a" / "endless.jpg").symlink_to("/dev/zero")
+    (tmp_path / "p" / "a" / "endless").symlink_to("/dev/zero")
+    code, value = slimtune("data", "check", tmp_path / "p")
+    assert code == 1
+    details = [p["detail"] for p in value["problems"] if p["path"].endswith("endless.jpg")]
+    assert details == ["is no regular file"]
+
+
+def test_a_table_of_predictions_replaces_neither_picture_nor_model(slimtune, tmp_path):
+    picture = tmp_path / "rose.jpg"
+    Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(picture)
+    before = picture.read_bytes()
+    code, value = slimtune("predict", "m.pb", picture, "--csv", picture, "--overwrite")
+    assert code == 2
+    assert "would replace what is read" in value["error"]["message"]
+    assert picture.read_bytes() == before
+
+
+@pytest.mark.parametrize("empty", ["", " , "])
+def test_an_option_that_names_nothing_is_wrong_usage(slimtune, empty):
+    code, value = slimtune("plan", "--classes", 5, "--trainable", empty)
+    assert code == 2
+    assert "names nothing" in value["error"]["message"]
+
+
+def test_errors_of_the_system_name_the_place_that_was_asked_for(slimtune, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, value = slimtune("data", "sample", "digits", tmp_path / "file" / "x", "--per-class", 2)
+    assert code == 1
+    assert ".partial" not in value["error"]["message"]
+    assert value["error"]["next"].startswith("Check that the place exists")
+
+
+@pytest.mark.tensorflow
+def test_pictures_that_are_too_small_for_a_net_are_refused(slimtune):
+    words = ("plan", "--net", "inception_v3_sample", "--checkpoint", "none", "--classes", 5)
+    code, value = slimtune(*words, "--image-size", 3)
+    assert code == 1
+    assert value["error"]["message"] == (
+        "inception_v3_sample cannot be built for pictures of 3 x 3 pixels."
+    )
+
+
+@pytest.mark.tensorflow
+def test_a_mistyped_exclude_is_noticed_without_a_checkpoint_too(slimtune):
+    words = ("plan", "--net", "inception_v3_sample", "--checkpoint", "none", "--classes", 5)
+    code, value = slimtune(*words, "--exclude", "InceptionV3/AuxLogts")
+    assert code == 1
+    assert "InceptionV3/AuxLogits" in value["error"]["message"]
