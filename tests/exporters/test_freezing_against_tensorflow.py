@@ -125,7 +125,6 @@ def test_training_mode_is_refused_by_name(save_graph, tmp_path, resource):
     with pytest.raises(GraphError, match="in training mode") as caught:
         freeze(saved, tmp_path / "model.pb", ["dropout/SelectV2"])
     assert "norm (FusedBatchNormV3)" in caught.value.message
-    assert "RandomUniform" in caught.value.message
     assert not (tmp_path / "model.pb").exists()
 
 
