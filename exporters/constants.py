@@ -56,6 +56,10 @@ def tensor_value(tensor: TensorProto) -> Array:
     dtype = dtypes.of_number(tensor.dtype)
     shape = read_shape(tensor.tensor_shape)
     size = math.prod(shape)
+    if tensor.tensor_content and dtype.is_string:
+        raise BrokenFileError(
+            "Strings do not stand where they should.", expected="string_val", received="bytes"
+        )
     if tensor.tensor_content:
         if len(tensor.tensor_content) != size * dtype.numpy.itemsize:
             raise BrokenFileError(

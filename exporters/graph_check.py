@@ -186,7 +186,7 @@ def _of_constants(graph: Graph) -> Iterator[_Finding]:
                 constant_value(node)
             except UnsupportedError as error:
                 # A dtype that a later TensorFlow may have is no fault of the file.
-                if not node.attr["value"].tensor.dtype:
+                if "value" not in node.attr or not node.attr["value"].tensor.dtype:
                     yield "constant", f"{prefix}{node.name}", _one_line(error)
             except GraphError as error:
                 yield "constant", f"{prefix}{node.name}", _one_line(error)
@@ -293,7 +293,8 @@ def _misfits(graph: Graph, family: Family) -> Iterator[tuple[str, str]]:
                 continue
             node, header = graph.nodes[variable], header_of(values, name)
             declared = dimensions(node.attr["shape"].shape) if "shape" in node.attr else None
-            if node.attr["dtype"].type != header.dtype.number or not _fits(declared, header.shape):
+            number = node.attr["dtype"].type if "dtype" in node.attr else 0
+            if number != header.dtype.number or not _fits(declared, header.shape):
                 sizes = "?" if declared is None else list(declared)
                 yield variable, f"The checkpoint holds {header}, the graph declares {sizes}."
 

@@ -215,7 +215,8 @@ def _of_inputs(a: tuple[list[str], list[str]], b: tuple[list[str], list[str]]) -
 
 
 def _value_difference(a: NodeDef, b: NodeDef, rtol: float, atol: float) -> NodeDifference | None:
-    if "value" in a.attr and "value" in b.attr and a.attr["value"] == b.attr["value"]:
+    has_value = "value" in a.attr, "value" in b.attr
+    if has_value == (False, False) or (all(has_value) and a.attr["value"] == b.attr["value"]):
         return None
     try:
         ours, theirs = constant_value(a), constant_value(b)

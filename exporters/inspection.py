@@ -250,7 +250,7 @@ def _variables(graph: Graph) -> tuple[tuple[InspectedVariable, ...], bool]:
     return tuple(
         InspectedVariable(
             node.name,
-            dtypes.name_of_number(node.attr["dtype"].type),
+            dtypes.name_of_number(node.attr["dtype"].type if "dtype" in node.attr else 0),
             dimensions(node.attr["shape"].shape) if "shape" in node.attr else None,
             role(node.name, names),
             None if trainable is None else node.name in trainable,

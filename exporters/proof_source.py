@@ -34,6 +34,8 @@ class ProofSource:
             if not self._keeps_variables:
                 expected.op = ops.VALUE_OPS.get(node.op, node.op)
             expected.device = ""
+            if node.op in ops.VARIABLES:
+                del expected.input[:]
             for name in ops.DROPPED_ATTRIBUTES:
                 expected.attr.pop(name, None)
             _without_colocation(expected)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from checkpoints.messages import FunctionDef, GraphDef, NodeDef
 from exporters.graph import Graph
 from exporters.names import TensorName, is_control, node_of
-from exporters.ops import is_bookkeeping
+from exporters.ops import VARIABLES, is_bookkeeping
 
 
 class Pruned(NamedTuple):
@@ -56,7 +56,9 @@ def prune(
         if name in kept:
             continue
         kept[name] = inputs = []
-        for reference in graph.node(name).input:
+        node = graph.node(name)
+        # A variable has its value, whatever was waited for when it was made.
+        for reference in () if node.op in VARIABLES else node.input:
             if is_control(reference) and updates.lie_behind(node_of(reference)):
                 cut.append((name, node_of(reference)))
             else:

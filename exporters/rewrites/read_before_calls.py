@@ -141,7 +141,8 @@ class _Rewriting:
                 node = self._graph.nodes[variable]
                 shape = dimensions(node.attr["shape"].shape) if "shape" in node.attr else None
                 sizes = None if shape is None else tuple(-1 if n is None else n for n in shape)
-                held[index] = Value(int(node.attr["dtype"].type), sizes)
+                number = int(node.attr["dtype"].type) if "dtype" in node.attr else 0
+                held[index] = Value(number, sizes)
                 call.input[index] = self._read(node_of(reference), held[index])
         return held
 

@@ -48,6 +48,7 @@ def command(output: Output, path: str) -> None:
 
 def _checkpoint_or_records(path: str, output: Output) -> dict[str, Any]:
     import checkpoints
+    import exporters
     from checkpoints.containers import TFRECORD, recognise
     from checkpoints.errors import UnsupportedError
 
@@ -57,7 +58,11 @@ def _checkpoint_or_records(path: str, output: Output) -> dict[str, Any]:
         file = Path(path)
         # One whose first bytes are damaged is known by its name only.
         if recognise(file) != TFRECORD and file.suffix not in _RECORD_ENDINGS:
-            raise
+            # A graph may have any name.
+            graph = exporters.verify(path, progress=output)
+            if graph.kind == "other":
+                raise
+            return graph.as_json()
     return _records(path, "tfrecord", [(file, None)], output)
 
 

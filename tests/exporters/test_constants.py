@@ -124,3 +124,13 @@ def listed(tf, value):
     flat = value.reshape(-1)
     getattr(proto, name).extend((view(flat) if view else flat).tolist())
     return proto
+
+
+def test_strings_as_bytes_are_refused():
+    node = NodeDef(name="c", op="Const")
+    tensor = node.attr["value"].tensor
+    tensor.dtype = 7
+    tensor.tensor_shape.SetInParent()
+    tensor.tensor_content = b"12345678"
+    with pytest.raises(GraphError, match="c cannot be read"):
+        constant_value(node)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import checkpoints
+import exporters
 from checkpoints.errors import SlimtuneError, VerificationError
 from checkpoints.messages import DataType, GraphDef, MetaGraphDef
 from exporters.api import freeze
@@ -28,6 +29,12 @@ OPS = (
     "VarHandleOp", "Variable", "VariableShape", "VariableV2",
 )  # fmt: skip
 NAMES = tuple("abcdefgh")
+CALLS = (
+    ("f", ()),
+    ("PartitionedCall", ("f",)),
+    ("If", ("then_branch", "else_branch")),
+    ("While", ("cond", "body")),
+)
 TYPES = (DataType.DT_FLOAT, DataType.DT_INT32, DataType.DT_RESOURCE, DataType.DT_STRING, 0, 99)
 
 
@@ -69,8 +76,32 @@ def graphs(draw) -> MetaGraphDef:
             tensor.int_val.extend(draw(st.lists(st.integers(-3, 3), max_size=3)))
         if draw(st.booleans()):
             node.attr["_output_shapes"].list.shape.add().dim.add(size=draw(st.integers(-1, 4)))
+    for function_name in draw(st.lists(st.sampled_from(["f", "g"]), unique=True)):
+        add_function(draw, meta, function_name, references)
     meta.saver_def.save_tensor_name = draw(st.sampled_from([*names, "", "absent:0"]))
     return meta
+
+
+def add_function(draw, meta, name, references) -> None:
+    """A function of two arguments, its nodes, and a node of the graph that calls it."""
+    function = meta.graph_def.library.function.add()
+    function.signature.name = name
+    for argument in ("a", "b"):
+        function.signature.input_arg.add(name=argument, type=draw(st.sampled_from(TYPES)))
+    function.signature.output_arg.add(name="y", type=DataType.DT_FLOAT)
+    inner = st.sampled_from(["a", "b", "n0:output:0", "n1:value:0", "^n0", "absent", "n1"])
+    for index in range(draw(st.integers(0, 3))):
+        op = draw(st.sampled_from((*OPS, "f", "g", "PartitionedCall")))
+        node = function.node_def.add(name=f"n{index}", op=op)
+        node.input.extend(draw(st.lists(inner, max_size=3)))
+        node.attr["T"].type = draw(st.sampled_from(TYPES))
+        node.attr["f"].func.name = draw(st.sampled_from(["f", "g", "absent"]))
+    function.ret["y"] = draw(inner)
+    op, attributes = draw(st.sampled_from(CALLS))
+    call = meta.graph_def.node.add(name=f"call_{name}", op=op)
+    call.input.extend(draw(st.lists(references, max_size=3)))
+    for attribute in attributes:
+        call.attr[attribute].func.name = draw(st.sampled_from(["f", "g", "absent"]))
 
 
 @settings(
@@ -82,6 +113,15 @@ def test_graphs_without_sense(tmp_path, meta, outputs, data):
     inputs = data.draw(st.lists(st.sampled_from([*NAMES, "c=?x3"]), max_size=1))
     graph = Graph(meta.graph_def, "meta-graph", None, meta)
     before = meta.SerializeToString(deterministic=True)
+    (tmp_path / "g.meta").write_bytes(before)
+    with refusals():
+        exporters.inspect(graph)
+    with refusals():
+        exporters.verify(tmp_path / "g.meta")
+    with refusals():
+        assert exporters.diff(graph, graph).is_equal
+    with refusals():
+        exporters.thaw(graph, tmp_path / "t.ckpt", overwrite=True)
     with refusals():
         guess_outputs(graph)
     for keep_training in (False, True):

@@ -119,3 +119,10 @@ def test_functions_in_lists_and_in_attributes_of_attributes_are_called_too(build
         "nested",
         "direct",
     }
+
+
+def test_a_variable_waits_for_nothing(builder):
+    builder.add("NoOp", "first")
+    builder.variable("w", 1.0)
+    builder.graph_def.node[1].input.append("^first")
+    assert list(prune(builder.graph, [TensorName("w/read")]).graph.nodes) == ["w", "w/read"]
