@@ -169,10 +169,18 @@ def _num_constants(graph: Graph) -> int:
 def _counts(source: Graph, weights: Sequence[WeightConstant]) -> str:
     trainable = sum(weight.is_trainable for weight in weights)
     moving = sum(weight.is_moving for weight in weights)
-    others = f", {moving} moving averages" if moving else ""
+    others = f", {counted(moving, 'moving average')}" if moving else ""
     rest = _num_constants(source) - len(weights)
-    stay = f"; {counted(rest, 'constant')} of other uses stay" if rest else ""
-    return f"{counted(len(weights), 'constant')} became variables, {trainable} trainable{others}{stay}."
+    stay = f"; {counted(rest, 'constant')} of other uses {_stay(rest)}" if rest else ""
+    variables = "a variable" if len(weights) == 1 else "variables"
+    return (
+        f"{counted(len(weights), 'constant')} became {variables}, {trainable} trainable"
+        f"{others}{stay}."
+    )
+
+
+def _stay(number: int) -> str:
+    return "stays" if number == 1 else "stay"
 
 
 def _losses(source: Graph, weights: Sequence[WeightConstant]) -> list[str]:
@@ -191,14 +199,16 @@ def _losses(source: Graph, weights: Sequence[WeightConstant]) -> list[str]:
             said.append(f"There is no batch norm. If the net had any, it was folded: its {lost}.")
     quantised = _quantised_constants(source)
     if quantised:
-        said.append(f"{counted(quantised, 'quantised constant')} stay: nothing trains them.")
+        constants = counted(quantised, "quantised constant")
+        said.append(f"{constants} {_stay(quantised)}: nothing trains them.")
     inside = sum(
         node.op == "Const" and _is_floating(node)
         for function in source.functions.values()
         for node in function.node_def
     )
     if inside:
-        said.append(f"{counted(inside, 'floating-point constant')} inside functions stay.")
+        constants = counted(inside, "floating-point constant")
+        said.append(f"{constants} inside functions {_stay(inside)}.")
     return said
 
 

@@ -19,6 +19,7 @@ from checkpoints.errors import (
     VerificationError,
 )
 from checkpoints.family import write_state
+from checkpoints.messages import MetaGraphDef
 from exporters.constants import constant_value
 from exporters.forms import FORMS, form_of
 from exporters.graph import read_graph
@@ -30,8 +31,6 @@ FLOAT = np.dtype("float32")
 @pytest.fixture
 def saved(dense_net, tmp_path):
     """A checkpoint model.ckpt and its graph, model.ckpt.meta."""
-    from checkpoints.messages import MetaGraphDef
-
     prefix = tmp_path / "model.ckpt"
     checkpoints.write(prefix, dense_net.values)
     meta = MetaGraphDef(graph_def=dense_net.graph_def)
@@ -341,3 +340,16 @@ def test_no_tensorflow_is_loaded(saved, run, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_evaluation_writes_beside_a_checkpoint_changes_nothing(saved, tmp_path):
+    before = exporters.convert(saved, tmp_path / "before.pb").path.read_bytes()
+    folder = saved.parent
+    (folder / "graph.pbtxt").write_text('node { name: "other" op: "Placeholder" }')
+    (folder / "eval").mkdir()
+    (folder / "eval/graph.pbtxt").write_text('node { name: "other" op: "Placeholder" }')
+    (folder / "events.out.tfevents.1.host").write_bytes(b"events")
+    (folder / "other.meta").write_bytes(MetaGraphDef().SerializeToString())
+    for source in (saved, folder):
+        after = exporters.convert(source, tmp_path / "after.pb", overwrite=True)
+        assert after.path.read_bytes() == before

@@ -245,3 +245,13 @@ def test_more_than_two_gibibytes_fit_where_variables_are_kept(builder):
     values = HeaderOnly("w", (4, 1 << 27))
     kept = prepare(builder.graph, values, outputs=["out"], keep_variables=True)
     assert kept.parameters == 1 << 29
+
+
+@pytest.mark.parametrize("op", ["Variable", "VariableV2", "AutoReloadVariable"])
+def test_every_kind_of_reference_variable(dense_net, tmp_path, op):
+    for node in dense_net.graph_def.node:
+        node.op = op if node.op == "VariableV2" else node.op
+    freeze(dense_net.graph, dense_net.values, path=tmp_path / "model.pb")
+    nodes = read_graph(tmp_path / "model.pb").nodes
+    assert nodes["fc/weights"].op == "Const"
+    assert nodes["fc/weights/read"].op == "Identity"

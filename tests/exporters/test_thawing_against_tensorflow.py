@@ -9,6 +9,7 @@ import checkpoints
 import exporters
 from exporters.constants import constant_value
 from exporters.graph import read_graph
+from exporters.options import ModelOptions
 from exporters.runtime import load_tensorflow
 from finetune.slim import load_slim, quietly
 
@@ -89,6 +90,32 @@ def test_a_small_net_there_and_back(save_graph, run_frozen, tmp_path, version, f
         run_frozen(again.path, feeds, ["logits:0"])["logits:0"],
         run_frozen(frozen.path, feeds, ["logits:0"])["logits:0"],
     )
+
+
+def test_what_folding_destroyed_is_said(save_graph, tmp_path):
+    def build(tf):
+        slim = load_slim()
+        x = tf.compat.v1.placeholder(tf.float32, [None, 6, 6, 1], "x")
+        net = slim.conv2d(
+            x,
+            4,
+            [3, 3],
+            normalizer_fn=slim.batch_norm,
+            normalizer_params={"is_training": False},
+            scope="body",
+        )
+        net = slim.fully_connected(slim.flatten(net), 3, activation_fn=None, scope="head")
+        tf.identity(net, "logits")
+
+    feeds = {"x:0": np.ones((2, 6, 6, 1), np.float32)}
+    saved = save_graph(quietly(build), feeds, ["logits:0"])
+    options = ModelOptions(optimize=True)
+    folded = exporters.convert(saved.prefix, tmp_path / "m.pb", options=options)
+    done = exporters.thaw(folded.path, tmp_path / "t.ckpt", verify="run")
+    assert done.said[-1].startswith("Batch norm was folded into the layers before it")
+    assert "moving averages cannot come back" in done.said[-1]
+    assert {"body/weights", "head/weights", "head/biases"} < set(done.variables)
+    assert not any("moving" in name for name in done.variables)
 
 
 @pytest.mark.parametrize(
