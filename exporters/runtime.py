@@ -164,6 +164,7 @@ class GraphRunner:
         tf = load_tensorflow()
         if self._session is None:
             self._session = self._new_session()
+        assignments = []
         with self._session.graph.as_default(), _explained(self._label):
             for name, value in values.items():
                 variable = self._session.graph.get_tensor_by_name(f"{name}:0")
@@ -172,7 +173,10 @@ class GraphRunner:
                     assign = tf.raw_ops.AssignVariableOp(resource=variable, value=holder)
                 else:
                     assign = tf.raw_ops.Assign(ref=variable, value=holder).op
-                self._session.run(assign, {holder: value})
+                assignments.append((assign, {holder: value}))
+            # A session that runs between two changes of its graph takes in the whole of it again.
+            for assign, feed in assignments:
+                self._session.run(assign, feed)
 
     def run_dataset(
         self, make_dataset: Callable[[], Any]
