@@ -151,6 +151,8 @@ def _checkpoint_of(source: str | Path, progress: Progress, any_graph: bool) -> F
         return None
     except NotFoundError as error:
         if Path(source).suffix == ".meta" and Path(source).is_file():
+            if not _has_variables(Path(source)):
+                return None
             raise NotFoundError(
                 error.message,
                 expected=error.expected,
@@ -158,6 +160,18 @@ def _checkpoint_of(source: str | Path, progress: Progress, any_graph: bool) -> F
                 next_step="Say where the variables are: --checkpoint C",
             ) from error
         raise
+
+
+def _has_variables(path: Path) -> bool:
+    """Whether a graph's values lie elsewhere; one that cannot be read is taken to have some."""
+    from exporters.graph import read_graph
+    from exporters.ops import VARIABLES
+
+    try:
+        graph = read_graph(path)
+    except GraphError:
+        return True
+    return any(node.op in VARIABLES for node in graph.graph_def.node)
 
 
 def _resolved(path: str | Path, progress: Progress) -> Family:

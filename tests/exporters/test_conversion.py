@@ -353,3 +353,19 @@ def test_what_evaluation_writes_beside_a_checkpoint_changes_nothing(saved, tmp_p
     for source in (saved, folder):
         after = exporters.convert(source, tmp_path / "after.pb", overwrite=True)
         assert after.path.read_bytes() == before
+
+
+def test_constants_in_a_meta_and_back(saved, tmp_path):
+    frozen = exporters.convert(saved, tmp_path / "m.pb").path
+    meta = exporters.convert(frozen, tmp_path / "constants.meta").path
+    again = exporters.convert(meta, tmp_path / "again.pb")
+    assert again.path.read_bytes() == frozen.read_bytes()
+    thawed = exporters.convert(meta, tmp_path / "thawed.ckpt")
+    assert (
+        exporters.convert(thawed.path, tmp_path / "b.pb").path.read_bytes() == frozen.read_bytes()
+    )
+    with pytest.raises(NotFoundError, match="not beside it") as caught:
+        exporters.convert(
+            exporters.convert(saved, tmp_path / "lonely.meta").path, tmp_path / "c.pb"
+        )
+    assert "--checkpoint" in caught.value.next_step
