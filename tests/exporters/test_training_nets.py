@@ -227,3 +227,116 @@ def test_a_training_meta_of_slims_nets(tmp_path, net, size):
     done = check(tmp_path, net, size)
     assert any("batch norms normalise with their moving averages" in note for note in done.notes)
     assert any("dropout taken out" in note for note in done.notes)
+
+
+def lenet(images: Any, training: bool) -> Any:
+    """784 -> 5x5x32 -> pool -> 5x5x64 -> pool -> 1024 -> dropout -> 10, as written by hand."""
+    tf = load_tensorflow()
+    v1 = tf.compat.v1
+
+    def variables(*shape: int) -> tuple[Any, Any]:
+        weights = v1.get_variable(
+            "weights", shape, initializer=v1.truncated_normal_initializer(stddev=0.1)
+        )
+        biases = v1.get_variable("biases", shape[-1:], initializer=v1.constant_initializer(0.1))
+        v1.add_to_collection("losses", 0.001 * tf.nn.l2_loss(weights))
+        return weights, biases
+
+    net = tf.reshape(images, [-1, 28, 28, 1])
+    for name, channels in (("layer1", (1, 8)), ("layer2", (8, 16))):
+        with v1.variable_scope(name):
+            weights, biases = variables(5, 5, *channels)
+            net = tf.nn.relu(tf.nn.conv2d(net, weights, 1, "SAME") + biases)
+            net = tf.nn.max_pool2d(net, 2, 2, "SAME")
+    with v1.variable_scope("dense"):
+        weights, biases = variables(784, 64)
+        net = tf.nn.relu(tf.matmul(tf.reshape(net, [-1, 784]), weights) + biases)
+    if training:
+        # floor(keep + noise) as tf.nn.dropout was until TensorFlow 1.12.
+        keep = v1.placeholder(tf.float32)
+        noise = v1.random_uniform(tf.shape(net), dtype=net.dtype)
+        net = v1.div(net, keep) * tf.floor(keep + noise)
+    with v1.variable_scope("softmax_linear"):
+        weights, biases = variables(64, 10)
+        return tf.add(tf.matmul(net, weights), biases, name="logits")
+
+
+def test_a_net_trained_from_a_queue_of_records(tmp_path):
+    """The notes' LeNet-5: TFRecord reader, shuffle_batch, dropout with a fed share, Adam."""
+    tf = load_tensorflow()
+    v1 = tf.compat.v1
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (PICTURES, 784), dtype=np.uint8)
+    with tf.io.TFRecordWriter(str(tmp_path / "mnist.tfrecord")) as writer:
+        for index, image in enumerate(images):
+            feature = {
+                "image_raw": tf.train.Feature(
+                    bytes_list=tf.train.BytesList(value=[image.tobytes()])
+                ),
+                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[index % 10])),
+            }
+            features = tf.train.Features(feature=feature)
+            writer.write(tf.train.Example(features=features).SerializeToString())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with tf.Graph().as_default():
+            v1.set_random_seed(1)
+            files = v1.train.string_input_producer([str(tmp_path / "mnist.tfrecord")])
+            _, serialized = v1.TFRecordReader().read(files)
+            fields = {
+                "image_raw": tf.io.FixedLenFeature([], tf.string),
+                "label": tf.io.FixedLenFeature([], tf.int64),
+            }
+            example = tf.io.parse_single_example(serialized, fields)
+            pixels = tf.io.decode_raw(example["image_raw"], tf.uint8)
+            pixels.set_shape([784])
+            pixels = tf.cast(pixels, tf.float32) / 255.0 - 0.5
+            batch, labels = v1.train.shuffle_batch(
+                [pixels, example["label"]], BATCH, 20 * BATCH, min_after_dequeue=10
+            )
+            logits = lenet(batch, True)
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+            )
+            step = v1.train.get_or_create_global_step()
+            total = loss + tf.add_n(v1.get_collection("losses"))
+            train_op = v1.train.AdamOptimizer(1e-3).minimize(total, step)
+            keep = next(
+                n
+                for n in tf.compat.v1.get_default_graph().get_operations()
+                if n.type == "Placeholder"
+            ).outputs[0]
+            saver = v1.train.Saver()
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                coordinator = tf.train.Coordinator()
+                threads = v1.train.start_queue_runners(session, coordinator)
+                for _ in range(40):
+                    session.run(train_op, {keep: 0.5})
+                saver.save(session, str(tmp_path / "model.ckpt"), step)
+                coordinator.request_stop()
+                coordinator.join(threads)
+        with tf.Graph().as_default():
+            x = v1.placeholder(tf.float32, [None, 784])
+            logits = lenet(x, False)
+            with v1.Session() as session:
+                v1.train.Saver().restore(session, str(tmp_path / "model.ckpt-40"))
+                pictures = images.astype(np.float32) / 255.0 - 0.5
+                expected = session.run(logits, {x: pictures})
+    assert len(set(expected.argmax(axis=1))) >= 3
+    done = exporters.convert(tmp_path / "model.ckpt-40", tmp_path / "m.pb")
+    assert done.inputs[0].as_json() == {
+        "name": "shuffle_batch:0",
+        "dtype": "float32",
+        "shape": [None, 784],
+    }
+    assert [endpoint.name for endpoint in done.inputs] == ["shuffle_batch:0"]
+    assert done.outputs[0].name == "softmax_linear/logits:0"
+    graph_def = v1.GraphDef.FromString(done.path.read_bytes())
+    with tf.Graph().as_default():
+        tf.import_graph_def(graph_def, name="")
+        with v1.Session() as session:
+            for size in (1, PICTURES):
+                found = session.run(done.outputs[0].name, {"shuffle_batch:0": pictures[:size]})
+                np.testing.assert_allclose(found, expected[:size], rtol=1e-4, atol=1e-5)
+    assert (found.argmax(axis=1) == expected.argmax(axis=1)).all()
