@@ -59,22 +59,19 @@ def graph_text(result: dict[str, Any], stats: bool) -> str:
     ]
     if result["checkpoint"] is not None:
         lines.append(f"Checkpoint  {result['checkpoint']}")
-    lines += [f"Input       {_endpoint(entry)}" for entry in result["inputs"]]
-    lines += [f"Output      {_endpoint(entry)}" for entry in result["outputs"]]
+    lines += endpoint_lines(result)
     for key, signature in result["signatures"].items():
         lines.append(
             f"Signature   {key}: {', '.join(signature['inputs']) or 'nothing'} ->"
             f" {', '.join(signature['outputs']) or 'nothing'}"
         )
-    ops = [f"{op} {count}" for op, count in result["ops"].items()]
-    more = f" and {len(ops) - _SHOWN_OPS} more" if len(ops) > _SHOWN_OPS else ""
-    lines.append(f"Ops         {', '.join(ops[:_SHOWN_OPS])}{more}")
+    lines.append(ops_line(result))
     lines.append(
         f"Version     written for {result['producer']}, read from {result['min_consumer']} on"
     )
     if result["assets"]:
         lines.append(f"Assets      {', '.join(result['assets'])}")
-    lines += _metadata_lines(result["metadata"])
+    lines += metadata_lines(result["metadata"])
     for title, entries in (
         ("Would stop it from serving", _described(result["training_ops"])),
         ("Looks things up in tables", result["tables"]),
@@ -116,7 +113,21 @@ def _endpoint(entry: dict[str, Any]) -> str:
     return f"{entry['name']} {dtype}{'' if shape is None else f' [{sizes}]'}".rstrip()
 
 
-def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
+def endpoint_lines(result: dict[str, Any]) -> list[str]:
+    """A line an input and output."""
+    lines = [f"Input       {_endpoint(entry)}" for entry in result["inputs"]]
+    return lines + [f"Output      {_endpoint(entry)}" for entry in result["outputs"]]
+
+
+def ops_line(result: dict[str, Any]) -> str:
+    """The most frequent ops."""
+    ops = [f"{op} {count}" for op, count in result["ops"].items()]
+    more = f" and {len(ops) - _SHOWN_OPS} more" if len(ops) > _SHOWN_OPS else ""
+    return f"Ops         {', '.join(ops[:_SHOWN_OPS])}{more}"
+
+
+def metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
+    """Class names, preprocessing and net."""
     if metadata is None:
         return []
     lines = []

@@ -47,10 +47,35 @@ def other_file(path: Path) -> tuple[dict[str, Any], str]:
     result = {"kind": kind, "path": str(path), "files": [str(path)], "received": container.name}
     if kind == "tfrecord":
         return _records(path, result)
+    if kind in ("onnx", "tflite"):
+        return _model(path, result)
     if container.name == _ARRAY:
         return _array(path, result)
     next_step = "" if container.next_step is None else f"\nNext: {container.next_step}"
     return result, f"{path}: {container.name}{next_step}"
+
+
+def _model(path: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Inputs, outputs and ops of a model of another runtime; a damaged one is still named."""
+    from checkpoints.errors import GraphError
+    from exporters.onnx_contents import onnx_contents
+    from exporters.tflite_contents import tflite_contents
+    from scripts.inspecting.graph import endpoint_lines, metadata_lines, ops_line
+
+    read = onnx_contents if result["kind"] == "onnx" else tflite_contents
+    title = "ONNX model" if result["kind"] == "onnx" else "TFLite model"
+    try:
+        contents = read(path)
+    except GraphError as error:
+        return result | {"notes": [str(error)]}, f"{path}: {title}\n{error}"
+    result |= contents.as_json()
+    nodes = sum(result["ops"].values())
+    lines = [f"{path}: {title}, {nodes:,} nodes, {result['parameters']:,} parameters"]
+    lines += [*endpoint_lines(result), ops_line(result)]
+    versions = [text for text in (contents.written_for, contents.written_by) if text is not None]
+    lines.append(f"Version     {', '.join(versions)}")
+    lines += metadata_lines(result["metadata"])
+    return result, "\n".join(lines)
 
 
 def is_other(path: Path) -> bool:

@@ -160,7 +160,13 @@ def test_files_that_are_only_named(inspect, inspect_json, tmp_path):
     (tmp_path / "m.pkl").write_bytes(b"\x80\x04}.")
     assert inspect_json(tmp_path / "m.pkl")[1]["received"] == "a pickle"
     (tmp_path / "m.tflite").write_bytes(b"\0\0\0\0TFL3")
-    assert inspect_json(tmp_path / "m.tflite")[1]["kind"] == "tflite"
+    code, result = inspect_json(tmp_path / "m.tflite")
+    assert (code, result["kind"]) == (0, "tflite")
+    assert "is no whole TFLite model" in result["notes"][0]
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x08\x12\x02me\x3a\x00")
+    code, result = inspect_json(tmp_path / "m.onnx")
+    assert (code, result["kind"], result["written_by"]) == (0, "onnx", "me")
+    assert "ONNX model, 0 nodes, 0 parameters" in inspect(tmp_path / "m.onnx")[1]
     np.save(tmp_path / "a.npy", np.zeros((2, 3), np.float16))
     _, result = inspect_json(tmp_path / "a.npy")
     assert result["variables"] == [
