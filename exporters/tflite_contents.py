@@ -34,6 +34,8 @@ _DTYPES = (
 )  # fmt: skip
 _WEIGHTS = frozenset({"float32", "float16", "bfloat16", "int8", "uint8", "int4"})
 _MAX_ENTRIES = 1 << 20
+_MAX_NUMBERS = 1 << 12
+"""A vector can be named many times, so that a small file would be read for ever."""
 
 
 def tflite_contents(path: Path) -> ModelContents:
@@ -111,6 +113,8 @@ class _FlatBuffer:
     def numbers(self, table: int, field: int) -> list[int]:
         """A vector of int32."""
         start, length = self._vector(table, field)
+        if length > _MAX_NUMBERS:
+            raise ValueError(f"a shape or list of {length} numbers")
         return [self._unpack("<i", start + 4 * index) for index in range(length)]
 
     def tables(self, table: int, field: int) -> list[int]:
