@@ -349,6 +349,8 @@ _EVALUATED: dict[str, Callable[..., Result]] = {
     "Sub": _elementwise(np.subtract),
     "Sum": _reduce(np.sum),
     "Switch": _passed,
+    "TruncateDiv": _divide,
+    "TruncateMod": _elementwise(np.fmod),
     "Unpack": _unpack,
     "ZerosLike": _elementwise(np.zeros_like),
 }

@@ -107,6 +107,10 @@ class MovingAverages:
         share = factors[others[0]]
         if remains is not None and abs(remains) < _TOLERANCE and (share is None or share != 1.0):
             return others[0], True
+        if remains is not None and not 0 <= remains < 1 + _TOLERANCE:
+            return None, False
+        if share is not None and not 0 < share < 1 + _TOLERANCE:
+            return None, False
         if remains is not None and share is not None and abs(remains + share - 1) > _TOLERANCE:
             return None, False
         return others[0], False

@@ -17,7 +17,7 @@ from exporters.rewrites.devices import clear_placement
 from exporters.rewrites.draft import Draft
 from exporters.rewrites.prune import called_functions
 
-MAX_NODES = 1 << 20
+MAX_NODES = 1 << 16
 """A file of a few bytes can hold functions that would become more nodes than any net has."""
 
 
