@@ -202,16 +202,20 @@ class GraphRunner:
                 tensors = tf.import_graph_def(
                     self._graph_def, {self.inputs[0]: features}, list(self.outputs), name="model"
                 )
-            with tf.compat.v1.Session(graph=own_graph, config=self._config) as session:
-                with _explained(self._label):
-                    session.run(iterator.initializer)
-                while True:
-                    try:
-                        with _explained(self._label):
-                            outputs, others = session.run((tensors, tuple(rest)))
-                    except tf.errors.OutOfRangeError:
-                        return
-                    yield outputs, others
+        # Whoever takes the batches may stop at any of them: nothing is left entered meanwhile.
+        session = tf.compat.v1.Session(graph=own_graph, config=self._config)
+        try:
+            with _explained(self._label):
+                session.run(iterator.initializer)
+            while True:
+                try:
+                    with _explained(self._label):
+                        outputs, others = session.run((tensors, tuple(rest)))
+                except tf.errors.OutOfRangeError:
+                    return
+                yield outputs, others
+        finally:
+            session.close()
 
     def close(self) -> None:
         """Frees the session. The runner can be used again."""

@@ -152,7 +152,9 @@ def save_graph(tmp_path: Path) -> Callable[..., Saved]:
                 else v1.train.Saver(write_version=getattr(v1.train.SaverDef, version))
             )
             with v1.Session() as session:
-                session.run(v1.global_variables_initializer())
+                # In order: an average starts from the variable it is of.
+                for variable in v1.global_variables():
+                    session.run(variable.initializer)
                 for variable in v1.global_variables():
                     if variable.dtype.base_dtype.is_floating:
                         positive = variable.op.name.endswith("moving_variance")
