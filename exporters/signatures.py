@@ -11,6 +11,8 @@ from checkpoints.tensors import set_shape
 from exporters.endpoints import DEFAULT_SIGNATURE
 from exporters.graph import Graph
 from exporters.names import TensorName, tensor_of
+from exporters.shape_inference import ShapeInference
+from exporters.shapes import Shape
 
 PREDICT = "tensorflow/serving/predict"
 """What a server does with a signature whose inputs and outputs may be anything."""
@@ -34,21 +36,27 @@ def serving_signature(
       roles: role -> output, from the model's metadata; a role is an output's key.
       known: signatures that the graph had; their keys are kept.
     """
+    inputs, outputs = tuple(inputs), tuple(outputs)
+    given = {tensor: shape for tensor in inputs if (shape := graph.shape(tensor)) is not None}
+    shapes = ShapeInference(graph, given).shapes
     input_keys, output_keys = _known_keys(known or {})
     for role, name in (roles or {}).items():
         output_keys.setdefault(tensor_of(name), role)
     signature = SignatureDef(method_name=PREDICT)
     for key, tensor in _keyed(inputs, input_keys):
-        signature.inputs[key].CopyFrom(tensor_info(graph, tensor))
+        signature.inputs[key].CopyFrom(_tensor_info(graph, tensor, shapes))
     for key, tensor in _keyed(outputs, output_keys):
-        signature.outputs[key].CopyFrom(tensor_info(graph, tensor))
+        signature.outputs[key].CopyFrom(_tensor_info(graph, tensor, shapes))
     return signature
 
 
-def tensor_info(graph: Graph, tensor: TensorName) -> TensorInfo:
-    """Name, dtype and shape of a tensor, as far as the graph says them."""
+def _tensor_info(
+    graph: Graph, tensor: TensorName, shapes: Mapping[TensorName, Shape]
+) -> TensorInfo:
+    """Name, dtype and shape of a tensor, as far as the graph says them or they follow."""
     info = TensorInfo(name=str(tensor), dtype=graph.dtype(tensor) or 0)
     shape = graph.shape(tensor)
+    shape = shapes.get(tensor) if shape is None else shape
     if shape is None:
         info.tensor_shape.unknown_rank = True
     else:

@@ -204,9 +204,7 @@ def _with_metadata(graph: Graph, metadata: Metadata | None) -> Graph:
     """The graph with other metadata in it."""
     if metadata is None:
         return graph
-    changed = GraphDef()
-    changed.CopyFrom(graph.graph_def)
-    del changed.node[:]
+    changed = GraphDef(library=graph.graph_def.library, versions=graph.graph_def.versions)
     changed.node.extend(node for node in graph.graph_def.node if node.name != METADATA_NODE)
     changed.node.append(metadata_node(metadata))
     return Graph(changed, graph.kind, graph.path, graph.meta_graph)

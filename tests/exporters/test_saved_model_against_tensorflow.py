@@ -58,6 +58,8 @@ def test_both_loaders_of_tensorflow(request, saved, tmp_path, options):
         signature = meta.signature_def["serving_default"]
         assert signature.method_name == "tensorflow/serving/predict"
         assert signature.inputs["x"].dtype == tf.float32.as_datatype_enum
+        shape = signature.outputs["probabilities"].tensor_shape
+        assert [dimension.size for dimension in shape.dim] == [-1, 3]
         again = session.run(signature.outputs["probabilities"].name, FEEDS)
         np.testing.assert_allclose(again, expected, rtol=1e-6)
         trainable = {variable.op.name for variable in v1.trainable_variables()}
@@ -101,7 +103,7 @@ def test_averages_are_restored_in_place_of_variables(save_graph, tmp_path):
         tf.train.ExponentialMovingAverage(0.9).apply([w])
 
     feeds = {"x:0": np.ones((1, 1), np.float32)}
-    saved = save_graph(build, feeds, ["out:0"])
+    saved = save_graph(build, feeds, ["out:0"], resource=True)
     with checkpoints.open(saved.prefix) as values:
         raw = values["w"].item()
         average = values["w/ExponentialMovingAverage"].item()

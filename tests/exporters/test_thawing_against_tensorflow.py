@@ -86,9 +86,11 @@ def test_a_small_net_there_and_back(save_graph, run_frozen, tmp_path, version, f
     for name, node in theirs.items():
         if node.op == "Const":
             assert constant_value(ours[name]).tobytes() == constant_value(node).tobytes(), name
-    np.testing.assert_array_equal(
+    np.testing.assert_allclose(
         run_frozen(again.path, feeds, ["logits:0"])["logits:0"],
         run_frozen(frozen.path, feeds, ["logits:0"])["logits:0"],
+        rtol=1e-5,
+        atol=1e-6,
     )
 
 
@@ -143,7 +145,9 @@ def test_models_of_others(shared, tmp_path, run_frozen, folder, shape, output, v
     assert changed(before, after) == trainable
     again = exporters.convert(done.path, tmp_path / "again.pb")
     answers = [run_frozen(path, feeds, [output])[output] for path in (source, again.path)]
-    np.testing.assert_array_equal(*answers)
+    # The graphs are the same; TensorFlow adds in another order from one run to the next.
+    np.testing.assert_allclose(*answers, rtol=1e-4, atol=1e-5)
+    assert exporters.diff(source, again.path).nodes == ()
 
 
 def test_initialised_anew_the_net_is_another_one(shared, tmp_path):
