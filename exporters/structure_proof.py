@@ -24,6 +24,7 @@ from exporters.graph import Graph
 from exporters.metadata import Metadata
 from exporters.names import METADATA_NODE, TensorName
 from exporters.proof_source import ProofSource, functions_named, name_in
+from exporters.value_differences import describe_difference
 from exporters.values import Values, bytes_of, first_difference, header_of, strings_of
 from exporters.verdict import PROVED, Verification
 
@@ -236,7 +237,7 @@ class _Proof:
         if len(content) > 1 or any(field.number != fields.TENSOR_CONTENT for field in content):
             raise self._failure(name, "the values do not stand there once")
         start, end = (content[0].start, content[0].end) if content else (0, 0)
-        self._check_bytes(name, view[start:end], bytes_of(self._values, key))
+        self._check_bytes(name, view[start:end], key)
 
     def _check_dtype(self, name: str, expected: int, field: Field) -> None:
         if field.wire_type != VARINT or field.value != expected:
@@ -244,16 +245,18 @@ class _Proof:
                 name, "the dtype differs", name_of_number(expected), name_of_number(field.value)
             )
 
-    def _check_bytes(self, name: str, found: memoryview, expected: memoryview) -> None:
+    def _check_bytes(self, name: str, found: memoryview, key: str) -> None:
+        expected = bytes_of(self._values, key)
         if len(found) != len(expected):
             raise self._failure(
                 name, "the values differ in size", f"{len(expected)} bytes", f"{len(found)} bytes"
             )
         place = first_difference(found, expected)
         if place is not None:
+            how = describe_difference(found, self._values, key, self._keys.values() or self._values)
             raise self._failure(
                 name,
-                f"byte {place} of the values differs from the variable's",
+                f"byte {place} of the values differs from the variable's; {how}",
                 expected[place],
                 found[place],
             )

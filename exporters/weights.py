@@ -87,7 +87,7 @@ _ADDS = frozenset({"Add", "AddV2"})
 _SCALES = _ADDS | {"Mul", "Sub"}
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 _READ = re.compile(r"(?:.*/)?(?:read|(?:\w*_)?ReadVariableOp(?:_\d+)?)")
-_FOLDED_READ = re.compile(r"(.+)/(?:read|Read/ReadVariableOp)")
+_FOLDED_READ = re.compile(r"(.+)/(?:read|Read/ReadVariableOp)(?:/_\d+__cf__\d+)?")
 _MOVING = re.compile(
     r"(?:.*/)?(?:(?:moving|running|pop|population)_(?:mean|var|variance|avg|average)"
     r"|ExponentialMovingAverage)(?:_\d+)?(?:/.*)?"

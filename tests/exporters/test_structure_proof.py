@@ -71,6 +71,35 @@ def test_one_byte_of_a_weight(frozen, written):
     assert "Node fc/weights: byte 5 of the values differs" in failure(frozen, written)
 
 
+def test_three_faults_of_a_constant_are_told_apart(builder, tmp_path):
+    builder.add("Placeholder", "x", dtype=FLOAT, shape=(None, 3))
+    generator = np.random.default_rng(0)
+    previous = "x"
+    for name in ("one", "two"):
+        read = builder.variable(name, generator.normal(size=(3, 3)).astype(np.float32))
+        previous = builder.add("MatMul", f"{name}/product", previous, read, T=FLOAT)
+    frozen = prepare(builder.graph, builder.values, outputs=[previous])
+    path = tmp_path / "m.pb"
+
+    def told(name: str, values: np.ndarray) -> str:
+        with path.open("wb") as file:
+            write_frozen(frozen, file)
+        change(path, lambda graph: set_content(graph, name, values))
+        return failure(frozen, path)
+
+    one, two = builder.values["one"], builder.values["two"]
+    near, holed = one.copy(), one.copy()
+    near[1, 1] += 1e-3
+    holed[1, 1] = np.nan
+    assert "differs from the variable's; 1 of 9 differ, by 0.001 at most" in told("one", near)
+    assert "1 of 9 are NaN in one of the two only" in told("one", holed)
+    assert "they are those of two" in told("one", two)
+
+
+def set_content(graph_def: GraphDef, name: str, values: np.ndarray) -> None:
+    node(graph_def, name).attr["value"].tensor.tensor_content = values.tobytes()
+
+
 def test_a_swapped_input(frozen, written):
     def swap(graph_def):
         entry = node(graph_def, "matmul")
