@@ -192,3 +192,31 @@ def test_a_registered_net_gives_the_graph(slimtune, tmp_path):
     assert value["metadata"]["image_size"] == 64
     assert value["inputs"][0]["shape"] == [None, 64, 64, 3]
     assert value["verification"]["mode"] == "structure"
+
+
+def test_thawing(slimtune, saved, tmp_path):
+    frozen = tmp_path / "m.pb"
+    assert slimtune("convert", saved, frozen)[0] == 0
+    target = tmp_path / "thawed.ckpt"
+    code, out, err = slimtune("convert", frozen, target)
+    assert code == 0
+    assert out.splitlines() == [
+        f"{target}: 5 nodes, 12 parameters, 0.0 MB",
+        "Input         x:0 float32 [?, 4]",
+        "Output        probs:0 float32",
+        "Verification  proved node by node and byte by byte",
+        f"Next: slimtune inspect {target}",
+    ]
+    assert "1 constant became a variable, 1 trainable." in err
+    with checkpoints.open(target) as thawed, checkpoints.open(saved) as original:
+        assert thawed["fc/weights"].tobytes() == original["fc/weights"].tobytes()
+
+
+def test_variables_are_kept_on_request(slimtune, saved, tmp_path):
+    code, out, _ = slimtune("convert", saved, f"{tmp_path}/model/", "--keep-variables", "--json")
+    value = json.loads(out)
+    assert (code, value["form"], value["path"]) == (0, "saved-model", str(tmp_path / "model"))
+    assert (tmp_path / "model/variables/variables.index").is_file()
+    code, _, err = slimtune("convert", saved, tmp_path / "m.onnx", "--keep-variables")
+    assert code == 2
+    assert "--keep-variables says nothing of the form onnx" in err
