@@ -69,6 +69,11 @@ def statistics_of(array: Array) -> Statistics | None:
     return Statistics(min(smallest), max(largest), mean, deviation, nan_count, infinite_count)
 
 
+def is_average(name: str) -> bool:
+    """Whether a variable's name is one of a batch norm's moving averages."""
+    return name.removesuffix(_ATTRIBUTE).rpartition("/")[2] in _INITIAL
+
+
 def untouched_batch_norms(figures: Mapping[str, Statistics]) -> tuple[list[str], int]:
     """Batch norms whose averages never moved from where they began: mean 0, variance 1.
 

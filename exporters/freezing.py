@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checkpoints.errors import UnsupportedError, counted
 from checkpoints.messages import NodeDef
 from checkpoints.progress import SILENT, Progress
+from checkpoints.statistics import is_average, statistics_of, untouched_batch_norms
 from exporters.endpoints import placeholders, resolve_outputs
 from exporters.graph import MAX_MESSAGE_BYTES, Graph
 from exporters.metadata import Metadata, metadata_node
@@ -52,6 +53,7 @@ class FrozenGraph:
       rewritten: whether nodes other than variables were changed.
       reference: the graph to run beside the written one; left out, `graph`. It is the source
         itself where the source gives the same answers with `settings` fed.
+      runs_source: whether that is the source itself, not what it was rewritten to.
       settings: what placeholders of the reference are fed that `graph` does not have any more.
       batches: the batch sizes that inputs had in training, which a run is not to be made with.
     """
@@ -67,6 +69,7 @@ class FrozenGraph:
     said: tuple[str, ...]
     rewritten: bool = False
     reference: Graph | None = None
+    runs_source: bool = True
     settings: Mapping[TensorName, Array] = field(default_factory=dict)
     batches: frozenset[int] = frozenset()
 
@@ -189,14 +192,36 @@ def prepare(
         said=tuple(said),
         rewritten=is_changed,
         reference=reference,
+        runs_source=inference.reference is not None or not inference.changed,
         settings=inference.settings,
         batches=inference.batches,
     )
-    for line in said:
+    if inference.changed:
+        frozen = replace(frozen, said=(*frozen.said, *_untouched_averages(frozen)))
+    for line in frozen.said:
         progress.say(line)
     if not keep_variables:
         _refuse_too_large(frozen)
     return frozen
+
+
+def _untouched_averages(frozen: FrozenGraph) -> list[str]:
+    """A line where batch norms normalise with averages that no update ever moved."""
+    averages = {
+        variable.key: statistics_of(frozen.values[variable.key])
+        for variable in frozen.variables.values()
+        if is_average(variable.key)
+    }
+    untouched, count = untouched_batch_norms(
+        {name: figures for name, figures in averages.items() if figures is not None}
+    )
+    if not untouched:
+        return []
+    return [
+        f"The averages of {len(untouched)} of {count} batch norms are still at their initial"
+        f" values (mean 0, variance 1), {untouched[0]} first: training never ran their updates, so"
+        " the answers are not those of training."
+    ]
 
 
 def _read_value(node: NodeDef, dtype: int) -> None:

@@ -156,7 +156,7 @@ def batch_sizes(batches: Collection[int]) -> tuple[int, ...]:
 
 
 def _what_is_compared(frozen: FrozenGraph) -> str:
-    if frozen.reference is None:
+    if not frozen.runs_source:
         return (
             "Compared with the rewritten graph and its variables: the source, as it is, is not in"
             " inference mode."

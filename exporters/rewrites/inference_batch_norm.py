@@ -18,7 +18,7 @@ from exporters.constants import constant_value
 from exporters.graph import Graph
 from exporters.moving_averages import MovingAverages, variable_behind
 from exporters.names import TensorName, is_control, reference_to
-from exporters.ops import FUSED_BATCH_NORMS, HANDLE_VARIABLES
+from exporters.ops import FUSED_BATCH_NORMS, HANDLE_VARIABLES, VARIABLES
 from exporters.rewrites.changes import Changes
 from exporters.rewrites.draft import Draft
 
@@ -136,6 +136,8 @@ def _is_stored(graph: Graph, tensor: TensorName) -> bool:
     """Whether a tensor is the value of a variable, or the constant one was frozen to."""
     if variable_behind(graph, tensor) is not None:
         return True
+    if any(node.op in VARIABLES for node in graph.nodes.values()):
+        return False
     node = graph.nodes.get(tensor.node)
     while node is not None and node.op in _SAME:
         node = graph.nodes.get(graph.data_inputs(node.name)[0].node)

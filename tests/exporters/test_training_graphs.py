@@ -463,3 +463,43 @@ def test_a_session_that_is_still_training(tmp_path, run_frozen, resource):
                 expected = session.run(logits, {x: batch})
     answers = run_frozen(done.path, {"pictures:0": batch}, list(done.outputs))
     np.testing.assert_allclose(answers[done.outputs[0]], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_averages_that_were_never_moved_are_told(train, tmp_path):
+    import checkpoints
+
+    trained = train(lambda tf, x, training: slim_net(tf, x, training))
+    with checkpoints.open(trained.prefix) as saved:
+        values = {name: np.array(saved[name]) for name in saved}
+    values["body/BatchNorm/moving_mean"][:] = 0
+    values["body/BatchNorm/moving_variance"][:] = 1
+    done = exporters.freeze(f"{trained.prefix}.meta", values, path=tmp_path / "m.pb")
+    assert any("1 of 1 batch norms are still at their initial values" in note for note in done.said)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_frozen_graph_in_training_mode(train, run_frozen, tmp_path, is_stored):
+    """What TensorFlow's own tools make of a training graph: only some hold their averages."""
+
+    def net(tf, x, training):
+        v1 = tf.compat.v1
+        names = ("gamma", "beta", "moving_mean", "moving_variance")
+        scale, shift, mean, variance = (v1.get_variable(name, [2]) for name in names)
+        stored = {"mean": mean, "variance": variance} if is_stored or not training else {}
+        net = v1.nn.fused_batch_norm(x, scale, shift, is_training=training, **stored)[0]
+        weights = v1.get_variable("head/weights", [72, 4])
+        net = tf.nn.dropout(net, 0.5) if training else net
+        return tf.matmul(tf.reshape(net, [-1, 72]), weights, name="logits")
+
+    trained = train(net, fuss=False)
+    exporters.convert(
+        trained.prefix, tmp_path / "trained.pb", outputs=["logits"], keep_training=True
+    )
+    if not is_stored:
+        with pytest.raises(GraphError, match="nothing in the graph keeps a moving average"):
+            exporters.convert(tmp_path / "trained.pb", tmp_path / "m.pb")
+        return
+    done = exporters.convert(tmp_path / "trained.pb", tmp_path / "m.pb")
+    batch = np.random.default_rng(0).normal(size=(3, *SHAPE)).astype(np.float32)
+    answers = run_frozen(done.path, {"pictures:0": batch}, ["logits:0"])["logits:0"]
+    np.testing.assert_allclose(answers, trained.answers(batch), rtol=1e-5, atol=1e-6)
