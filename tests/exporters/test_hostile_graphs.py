@@ -15,6 +15,7 @@ import checkpoints
 import exporters
 from checkpoints.errors import SlimtuneError, VerificationError
 from checkpoints.messages import DataType, GraphDef, MetaGraphDef
+from checkpoints.wire import encode_header
 from exporters.api import freeze
 from exporters.graph import Graph, read_graph
 from exporters.guess import guess_outputs
@@ -170,3 +171,32 @@ def test_a_chain_of_a_hundred_thousand_nodes(tmp_path):
         assert done.nodes == 100_000
     with pytest.raises(SlimtuneError, match="no tensor that could be the output"):
         guess_outputs(Graph(reversed_order))
+
+
+def nested(depth: int) -> bytes:
+    """A GraphDef whose one node has functions with attributes with functions, so many deep."""
+
+    def message(number: int, payload: bytes) -> bytes:
+        return encode_header(number, len(payload)) + payload
+
+    value = b"\x18\x01"
+    for _ in range(depth):
+        entry = message(1, b"a") + message(2, value)
+        value = message(10, message(1, b"f") + message(2, entry))
+    attribute = message(5, message(1, b"f") + message(2, value))
+    return message(1, message(1, b"x") + message(2, b"PartitionedCall") + attribute)
+
+
+@pytest.mark.parametrize("depth", [10, 31, 60, 20_000])
+def test_messages_inside_messages(tmp_path, depth):
+    path = tmp_path / "g.pb"
+    path.write_bytes(nested(depth))
+    assert not exporters.verify(path).is_ok
+    with refusals():
+        exporters.inspect(path)
+        assert exporters.diff(path, path).is_equal
+    opened = 'func { name:"f" attr { key:"a" value { ' * depth
+    text = f'node {{ name:"x" op:"P" attr {{ key:"f" value {{ {opened}{"} } } " * depth}}} }} }}'
+    (tmp_path / "g.pbtxt").write_text(text)
+    with refusals():
+        exporters.inspect(tmp_path / "g.pbtxt")
