@@ -323,7 +323,6 @@ def test_a_net_trained_from_a_queue_of_records(tmp_path):
                 v1.train.Saver().restore(session, str(tmp_path / "model.ckpt-40"))
                 pictures = images.astype(np.float32) / 255.0 - 0.5
                 expected = session.run(logits, {x: pictures})
-    assert len(set(expected.argmax(axis=1))) >= 3
     done = exporters.convert(tmp_path / "model.ckpt-40", tmp_path / "m.pb")
     assert done.inputs[0].as_json() == {
         "name": "shuffle_batch:0",
