@@ -110,6 +110,12 @@ def to_inference(
         draft, settings = fold_settings(draft, there)
         for rewrite in _REWRITES:
             draft = rewrite(draft)
+    moved = [
+        f"{before} is {after} now."
+        for before, after in zip(outputs, draft.outputs, strict=True)
+        if before != after
+    ]
+    draft = replace(draft, said=draft.said + tuple(moved))
     if wishes.drops_checks:
         draft = _needed(drop_checks(_needed(_inline_with(draft, _has_checks))))
     unneeded = sorted(named.keys() - {name for name in named if named[name] in there})

@@ -78,12 +78,17 @@ def use_moving_averages(draft: Draft) -> Draft:
     for name in draft.graph.nodes:
         node = draft.graph.nodes[name]
         if name in needed and node.op in FUSED_BATCH_NORMS and is_in_training(node):
-            problem = _rewrite_fused(draft.graph, changes, reads, averages, node)
+            problem = _rewrite_fused(draft.graph, changes, reads, averages, node, needed)
             fused += problem is None
             problems += [] if problem is None else [problem]
-    statistics = _statistics(draft.graph, averages, needed)
-    for statistic in statistics:
-        _replace_statistic(draft.graph, changes, reads, statistic)
+    statistics = []
+    for statistic in _statistics(draft.graph, averages, needed):
+        reader = _read_by_the_net(draft.graph, statistic.variable, needed)
+        if reader is None:
+            statistics.append(statistic)
+            _replace_statistic(draft.graph, changes, reads, statistic)
+        else:
+            problems.append(_renormalises(statistic.base.node, statistic.variable, reader))
     lines = []
     if fused:
         lines.append(f"{counted(fused, 'batch norm')} normalise with their moving averages.")
@@ -106,7 +111,12 @@ def is_in_training(node: NodeDef) -> bool:
 
 
 def _rewrite_fused(
-    graph: Graph, changes: Changes, reads: _Reads, averages: MovingAverages, node: NodeDef
+    graph: Graph,
+    changes: Changes,
+    reads: _Reads,
+    averages: MovingAverages,
+    node: NodeDef,
+    needed: set[str],
 ) -> str | None:
     """Changes one fused batch norm; returns why that cannot be, or None."""
     inputs = graph.data_inputs(node.name)
@@ -114,6 +124,9 @@ def _rewrite_fused(
     for place, what in ((1, "mean"), (2, "variance")):
         variable = averages.of(TensorName(node.name, place))
         if variable is not None:
+            reader = _read_by_the_net(graph, variable, needed)
+            if reader is not None:
+                return _renormalises(f"{node.name} ({node.op})", variable, reader)
             found.append(reads.value_of(variable))
         elif len(inputs) == 5 and _is_stored(graph, inputs[2 + place]):
             found.append(inputs[2 + place])
@@ -130,6 +143,33 @@ def _rewrite_fused(
     changed.input[:] = [*map(reference_to, [*inputs[:3], *found]), *control]
     changes.put(changed)
     return None
+
+
+def _read_by_the_net(graph: Graph, variable: str, needed: set[str]) -> str | None:
+    """A node of the net that reads a moving average in training, which batch norm does not.
+
+    The inputs of a fused batch norm that has no use for them in training do not count.
+    """
+    waiting = [variable]
+    seen = {variable}
+    while waiting:
+        current = waiting.pop()
+        for name in graph.consumers.get(current, ()):
+            if name in seen or name not in needed:
+                continue
+            seen.add(name)
+            if variable_behind(graph, TensorName(name)) == variable:
+                waiting.append(name)
+            elif graph.nodes[name].op not in FUSED_BATCH_NORMS:
+                return name
+    return None
+
+
+def _renormalises(what: str, variable: str, reader: str) -> str:
+    return (
+        f"{what}: the net reads {variable} in training too ({reader}), as batch renormalisation"
+        " does; its evaluation mode is another one"
+    )
 
 
 def _is_stored(graph: Graph, tensor: TensorName) -> bool:

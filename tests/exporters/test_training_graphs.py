@@ -503,3 +503,33 @@ def test_a_frozen_graph_in_training_mode(train, run_frozen, tmp_path, is_stored)
     batch = np.random.default_rng(0).normal(size=(3, *SHAPE)).astype(np.float32)
     answers = run_frozen(done.path, {"pictures:0": batch}, ["logits:0"])["logits:0"]
     np.testing.assert_allclose(answers, trained.answers(batch), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_batch_renormalisation_is_refused(train, tmp_path, fused):
+    def net(tf, x, training):
+        return slim_net(tf, x, training, fused=fused, renorm=True, renorm_decay=0.9)
+
+    trained = train(net)
+    with pytest.raises(GraphError, match="in training mode") as caught:
+        exporters.convert(trained.prefix, tmp_path / "model.pb")
+    assert "as batch renormalisation does" in caught.value.message
+
+
+def test_an_output_of_a_conditional_by_its_number(train, run_frozen, tmp_path):
+    """Of several outputs of one node only the first can be kept under its name."""
+
+    def net(tf, x, training):
+        mode = tf.compat.v1.placeholder(tf.bool, [], "is_training")
+        bias = tf.compat.v1.get_variable("bias", [2])
+        return tf.cond(mode, lambda: (x, x * 2.0), lambda: (x * 3.0, x * 4.0))[1] + bias
+
+    trained = train(net, fuss=False)
+    nodes = read_graph(f"{trained.prefix}.meta").nodes
+    conditional = next(name for name, node in nodes.items() if node.op.endswith("If"))
+    done = exporters.convert(trained.prefix, tmp_path / "m.pb", outputs=[f"{conditional}:1"])
+    (output,) = done.outputs
+    assert f"{conditional}:1 is {output.name} now." in done.notes
+    batch = np.ones((2, *SHAPE), np.float32)
+    answers = run_frozen(done.path, {"pictures:0": batch}, [output.name])[output.name]
+    np.testing.assert_array_equal(answers, batch * 4)
