@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from checkpoints.messages import FunctionDef
 from exporters.constants import Array
@@ -22,11 +23,11 @@ from exporters.rewrites.draft import Draft
 from exporters.rewrites.dropout import remove_dropout
 from exporters.rewrites.inference_batch_norm import use_moving_averages
 from exporters.rewrites.inlining import inline_calls
-from exporters.rewrites.pipelines import find_feed, open_defaults, pipeline_shape
+from exporters.rewrites.pipelines import find_feed, is_source, open_defaults, pipeline_shape
 from exporters.rewrites.placeholders import InputRequest, cut_at_inputs
 from exporters.rewrites.prune import prune
 from exporters.rewrites.relevant import relevant
-from exporters.rewrites.settings import find_placeholder, fold_settings, setting_of
+from exporters.rewrites.settings import Settings, find_placeholder, fold_settings, setting_of
 from exporters.rewrites.waiting import drop_idle_waiting
 from exporters.shapes import Shape
 from exporters.training_ops import has_training_nodes, training_ops
@@ -94,35 +95,67 @@ def to_inference(
       UsageError: a setting does not fit its placeholder.
     """
     named = {name: find_placeholder(graph, name) for name in wishes.settings}
-    cuts = [resolve_tensor(graph, request.name, role="input") for request in wishes.inputs]
-    draft = Draft(pruned, tuple(outputs), tuple(cut for cut in cuts if cut.node in pruned.nodes))
+    cut = _cut(Draft(pruned, tuple(outputs)), wishes.inputs)
+    source = cut.draft
     there = {
         tensor: wishes.settings[name]
         for name, tensor in named.items()
-        if tensor.node in pruned.nodes
+        if tensor.node in source.graph.nodes
     }
-    settings: Mapping[TensorName, Array] = {}
+    draft, settings = _rewritten(graph, source, wishes, there)
+    unneeded = sorted(name for name, tensor in named.items() if tensor not in there)
+    if unneeded:
+        line = f"Set, and no output depends on it: {', '.join(unneeded)}."
+        draft = replace(draft, said=(*draft.said, line))
+    feed = None if wishes.inputs or wishes.keeps_training else find_feed(draft)
+    if feed is not None:
+        shape = None if feed.shape is None else (None, *feed.shape[1:])
+        request = InputRequest(str(feed.tensor), shape)
+        cut = _cut(draft, (request,))
+        draft = cut.draft
+        source = _cut_alike(source, request)
+    draft = _needed(free_batch_dimension(_needed(draft), cut.opened))
+    reference = None
+    if draft.is_faithful and draft.graph is not source.graph and draft.outputs == source.outputs:
+        reference = _reference(source.graph, draft.graph, settings)
+    return InferenceGraph(
+        graph=draft.graph,
+        outputs=draft.outputs,
+        inputs=cut.inputs,
+        said=draft.said,
+        problems=draft.problems,
+        changed=draft.graph is not pruned,
+        reference=reference,
+        settings={} if reference is None else _fed(reference, settings),
+        batches=frozenset(
+            shape[0] for shape in cut.opened.values() if shape and shape[0] is not None
+        ),
+    )
+
+
+def _rewritten(
+    graph: Graph, source: Draft, wishes: Wishes, settings: Mapping[TensorName, str]
+) -> Settings:
+    """The draft after all rewrites that are wanted or needed, and the settings it has now."""
+    folded = Settings(source, {})
     if wishes.keeps_training:
-        draft, settings = fold_settings(draft, there, known_names=False)
-        draft = _needed(resolve_conditionals(draft)) if settings else draft
-    elif there or _is_in_training(draft):
-        draft = replace(draft, graph=relevant(graph, pruned))
-        draft, settings = fold_settings(draft, there)
+        folded = fold_settings(source, settings, known_names=False)
+        if folded.values:
+            folded = folded._replace(draft=_needed(resolve_conditionals(folded.draft)))
+    elif settings or _is_in_training(source):
+        folded = fold_settings(replace(source, graph=relevant(graph, source.graph)), settings)
         for rewrite in _REWRITES:
-            draft = rewrite(draft)
+            folded = folded._replace(draft=rewrite(folded.draft))
+    draft = folded.draft
     moved = [
         f"{before} is {after} now."
-        for before, after in zip(outputs, draft.outputs, strict=True)
+        for before, after in zip(source.outputs, draft.outputs, strict=True)
         if before != after
     ]
     draft = replace(draft, said=draft.said + tuple(moved))
     if wishes.drops_checks:
         draft = _needed(drop_checks(_needed(_inline_with(draft, _has_checks))))
-    unneeded = sorted(named.keys() - {name for name in named if named[name] in there})
-    if unneeded:
-        line = f"Set, and no output depends on it: {', '.join(unneeded)}."
-        draft = replace(draft, said=(*draft.said, line))
-    return _cut(draft, Draft(pruned, tuple(outputs)), wishes, cuts, settings)
+    return folded._replace(draft=draft)
 
 
 def _is_in_training(draft: Draft) -> bool:
@@ -173,75 +206,61 @@ _REWRITES: tuple[Callable[[Draft], Draft], ...] = (
 )
 
 
-def _cut(
-    draft: Draft,
-    source: Draft,
-    wishes: Wishes,
-    cuts: Sequence[TensorName],
-    settings: Mapping[TensorName, Array],
-) -> InferenceGraph:
-    """Puts placeholders where the pictures come in, and leaves the batch open."""
-    requests = _renamed(wishes.inputs, cuts, draft)
-    own_requests = tuple(wishes.inputs)
-    if not requests and not wishes.keeps_training:
-        feed = find_feed(draft)
-        if feed is not None:
-            shape = None if feed.shape is None else (None, *feed.shape[1:])
-            own_requests = requests = (InputRequest(str(feed.tensor), shape),)
-    before = [_shape_in_training(draft.graph, request) for request in requests]
+class _CutDraft(NamedTuple):
+    """A draft with placeholders where it was cut.
+
+    Attributes:
+      draft: the draft.
+      inputs: the placeholders, in the order they were asked for.
+      opened: of those that were put in with an open batch: placeholder -> the shape that its
+        tensor had in training.
+    """
+
+    draft: Draft
+    inputs: tuple[TensorName, ...]
+    opened: dict[TensorName, Shape | None]
+
+
+def _cut(draft: Draft, requests: Sequence[InputRequest]) -> _CutDraft:
+    """Puts placeholders in; those that are there already stay."""
+    shapes = [_shape_in_training(draft.graph, request) for request in requests]
     cut = cut_at_inputs(draft.graph, draft.outputs, requests)
-    if cut.graph is not draft.graph:
-        draft = replace(draft, graph=cut.graph, said=draft.said + cut.said)
-        draft = _needed(replace(draft, cuts=()))
-        opened = {
-            tensor: shape
-            for tensor, request, shape in zip(cut.inputs, requests, before, strict=True)
-            if request.shape is None or (request.shape and request.shape[0] is None)
-        }
-        draft = _needed(free_batch_dimension(draft, opened))
-    reference = None
-    if draft.is_faithful and draft.graph is not source.graph and draft.outputs == source.outputs:
-        reference = _reference(source, own_requests, draft.graph)
-    return InferenceGraph(
-        graph=draft.graph,
-        outputs=draft.outputs,
-        inputs=cut.inputs,
-        said=draft.said,
-        problems=draft.problems,
-        changed=draft.graph is not source.graph,
-        reference=reference,
-        settings={} if reference is None else _fed(reference, settings),
-        batches=frozenset(shape[0] for shape in before if shape and shape[0] is not None),
-    )
-
-
-def _renamed(
-    requests: Sequence[InputRequest], cuts: Sequence[TensorName], draft: Draft
-) -> tuple[InputRequest, ...]:
-    """The requests with the names that their tensors have by now."""
-    names = iter(draft.cuts)
-    return tuple(
-        request._replace(name=str(next(names, cut)))
-        for request, cut in zip(requests, cuts, strict=True)
-    )
+    opened = {
+        tensor: shape
+        for tensor, request, shape in zip(cut.inputs, requests, shapes, strict=True)
+        if cut.graph.nodes[tensor.node] != draft.graph.nodes.get(tensor.node)
+        and (request.shape is None or (request.shape and request.shape[0] is None))
+    }
+    changed = replace(draft, graph=cut.graph, cuts=cut.inputs, said=draft.said + cut.said)
+    return _CutDraft(changed, cut.inputs, opened)
 
 
 def _shape_in_training(graph: Graph, request: InputRequest) -> Shape | None:
     """The shape of a tensor as its pipeline has it; what was requested where that is not known."""
-    tensor = tensor_of(request.name)
-    known = pipeline_shape(graph, tensor) if tensor.node in graph.nodes else None
+    known = pipeline_shape(graph, resolve_tensor(graph, request.name, role="input"))
     if request.shape is None or known is None or len(known) != len(request.shape):
         return known if request.shape is None else request.shape
     return (known[0], *request.shape[1:])
 
 
-def _reference(source: Draft, requests: Sequence[InputRequest], rewritten: Graph) -> Graph | None:
-    """The source, cut where the rewritten graph was; None where it has variables of its own."""
-    if any(tensor_of(request.name).node not in source.graph.nodes for request in requests):
-        return None
-    graph = cut_at_inputs(source.graph, source.outputs, requests).graph
-    variables = {name for name, node in graph.nodes.items() if node.op in VARIABLES}
-    return graph if variables <= rewritten.nodes.keys() else None
+def _cut_alike(source: Draft, request: InputRequest) -> Draft:
+    """The source, cut where the rewritten graph was; as it is where that came out of a function."""
+    if tensor_of(request.name).node not in source.graph.nodes:
+        return source
+    return _cut(source, (request,)).draft
+
+
+def _reference(
+    source: Graph, rewritten: Graph, settings: Mapping[TensorName, Array]
+) -> Graph | None:
+    """The source, if all it needs to be run is known: no inputs and variables of its own."""
+    known = rewritten.nodes.keys() | {tensor.node for tensor in settings}
+    needs = {
+        name
+        for name, node in source.nodes.items()
+        if node.op in VARIABLES or node.op in PLACEHOLDERS or is_source(node.op)
+    }
+    return source if needs <= known else None
 
 
 def _fed(reference: Graph, settings: Mapping[TensorName, Array]) -> dict[TensorName, Array]:
