@@ -151,7 +151,8 @@ def _cut_batches(inference: ShapeInference, batches: set[int]) -> list[str]:
     for name, node in inference.graph.nodes.items():
         if node.op not in ("Slice", "StridedSlice"):
             continue
-        before = inference.shapes.get(inference.graph.data_inputs(name)[0])
+        sliced = inference.graph.data_inputs(name)[:1]
+        before = inference.shapes.get(sliced[0]) if sliced else None
         after = inference.shapes.get(TensorName(name))
         if before and after and before[0] == BATCH and len(after) == len(before):
             size = after[0]

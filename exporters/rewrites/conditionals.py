@@ -55,12 +55,12 @@ def _resolve_switches(draft: Draft, changes: Changes, evaluator: Evaluator) -> i
     for name, node in graph.nodes.items():
         if node.op not in _SWITCHES:
             continue
-        data, predicate = graph.data_inputs(name)[:2]
-        value = evaluator.value(predicate)
+        inputs = graph.data_inputs(name)
+        value = evaluator.value(inputs[1]) if len(inputs) == 2 else None
         if value is None or value.size != 1:
             continue
         taken = int(bool(value.reshape(())))
-        changes.lead(TensorName(name, taken), data)
+        changes.lead(TensorName(name, taken), inputs[0])
         changes.drop(name)
         dead.append(TensorName(name, 1 - taken))
     if not dead:
@@ -156,11 +156,11 @@ def _resolve_functions(graph: Graph, changes: Changes, evaluator: Evaluator) -> 
     for node in graph.nodes.values():
         if node.op not in _IFS and node.op not in _CASES:
             continue
-        predicate, *arguments = graph.data_inputs(node.name)
-        value = evaluator.value(predicate)
+        inputs = graph.data_inputs(node.name)
+        value = evaluator.value(inputs[0]) if inputs else None
         branch = None if value is None or value.size != 1 else _branch(node, value)
         if branch is not None:
-            inline(graph, changes, node, branch, arguments)
+            inline(graph, changes, node, branch, inputs[1:])
             count += 1
     return count
 
@@ -184,7 +184,10 @@ def _resolve_selects(graph: Graph, changes: Changes, evaluator: Evaluator) -> in
     for name, node in graph.nodes.items():
         if node.op not in _SELECTS:
             continue
-        condition, first, second = graph.data_inputs(name)
+        inputs = graph.data_inputs(name)
+        if len(inputs) != 3:
+            continue
+        condition, first, second = inputs
         value = evaluator.value(condition)
         if value is None or value.ndim:
             continue

@@ -15,6 +15,7 @@ import numpy as np
 from checkpoints.errors import counted
 from checkpoints.messages import DataType, NodeDef
 from exporters.constants import constant_value
+from exporters.evaluation import Evaluator
 from exporters.graph import Graph
 from exporters.moving_averages import MovingAverages, variable_behind
 from exporters.names import TensorName, is_control, reference_to
@@ -178,10 +179,8 @@ def _is_stored(graph: Graph, tensor: TensorName) -> bool:
         return True
     if any(node.op in VARIABLES for node in graph.nodes.values()):
         return False
-    node = graph.nodes.get(tensor.node)
-    while node is not None and node.op in _SAME:
-        node = graph.nodes.get(graph.data_inputs(node.name)[0].node)
-    return node is not None and node.op == "Const" and constant_value(node).size > 0
+    value = Evaluator(graph).value(tensor)
+    return value is not None and value.size > 0
 
 
 class _Reads:
@@ -226,9 +225,11 @@ def _statistics(graph: Graph, averages: MovingAverages, needed: set[str]) -> lis
 def _unshaped(graph: Graph, tensor: TensorName) -> TensorName:
     """The tensor that holds the same numbers and is no other one in another shape."""
     seen: set[str] = set()
-    while graph.nodes[tensor.node].op in _RESHAPES | _SAME and tensor.node not in seen:
+    while tensor.node not in seen:
         seen.add(tensor.node)
-        tensor = graph.data_inputs(tensor.node)[0]
+        inputs = graph.data_inputs(tensor.node)
+        if graph.nodes[tensor.node].op in _RESHAPES | _SAME and inputs:
+            tensor = inputs[0]
     return tensor
 
 
@@ -248,7 +249,7 @@ def _roots(graph: Graph, tensor: TensorName) -> set[str]:
                 roots.add(name)
                 roots |= _subtracted(graph, node)
         elif depth and (node.op in _RESHAPES or node.op in _SAME):
-            waiting.append((graph.data_inputs(name)[0].node, depth - 1))
+            waiting.extend((read.node, depth - 1) for read in graph.data_inputs(name)[:1])
         elif depth and node.op in _ELEMENTWISE:
             waiting.extend((read.node, depth - 1) for read in graph.data_inputs(name))
     return roots

@@ -220,3 +220,60 @@ def test_variables_are_kept_on_request(slimtune, saved, tmp_path):
     code, _, err = slimtune("convert", saved, tmp_path / "m.onnx", "--keep-variables")
     assert code == 2
     assert "--keep-variables says nothing of the form onnx" in err
+
+
+@pytest.fixture
+def guarded(saved):
+    """The same net, its answers chosen by a placeholder `flag`, behind an assertion."""
+    path = saved.with_name("my model.ckpt.meta")
+    meta = MetaGraphDef.FromString(path.read_bytes())
+    flag = meta.graph_def.node.add(name="flag", op="Placeholder")
+    flag.attr["dtype"].type = 10
+    flag.attr["shape"].shape.SetInParent()
+    meta.graph_def.node.add(name="no", op="Switch", input=["probs", "flag"]).attr["T"].type = 1
+    meta.graph_def.node.add(name="yes", op="Neg", input=["no:1"]).attr["T"].type = 1
+    merge = meta.graph_def.node.add(name="merge", op="Merge", input=["no", "yes"])
+    merge.attr["T"].type, merge.attr["N"].i = 1, 2
+    meta.graph_def.node.add(name="check", op="Assert", input=["flag"])
+    out = meta.graph_def.node.add(name="out", op="Identity", input=["merge", "^check"])
+    out.attr["T"].type = 1
+    path.write_bytes(meta.SerializeToString())
+    return saved
+
+
+def test_placeholders_are_set_and_checks_dropped(slimtune, guarded, tmp_path):
+    options = ("--outputs", "out", "--set", "flag=false,  x1=2", "--drop-checks")
+    code, _, err = slimtune("convert", guarded, tmp_path / "m.pb", *options)
+    assert (code, "no placeholder 'x1'" in err) == (1, True)
+    options = ("--outputs", "out", "--set", "flag=false", "--drop-checks", "--verify", "structure")
+    code, out, _ = slimtune("convert", guarded, tmp_path / "m.pb", *options, "--json")
+    assert code == 0
+    notes = json.loads(out)["notes"]
+    assert "flag is false, as requested." in notes
+    assert any("Checks were taken out" in note for note in notes)
+    assert set(read_graph(tmp_path / "m.pb").nodes) == {
+        "x",
+        "fc/weights",
+        "fc/weights/read",
+        "logits",
+        "probs",
+        "out",
+    }
+
+
+@pytest.mark.parametrize("option", ["--set=flag", "--set=flag=false,flag=true"])
+def test_settings_that_say_nothing(slimtune, guarded, tmp_path, option):
+    code, _, err = slimtune("convert", guarded, tmp_path / "m.pb", option)
+    assert code == 2
+    assert "flag" in err
+
+
+def test_a_setting_that_does_not_fit(slimtune, guarded, tmp_path):
+    code, _, err = slimtune(
+        "convert", guarded, tmp_path / "m.pb", "--outputs", "out", "--set", "flag=maybe"
+    )
+    assert code == 2
+    assert "flag cannot be maybe" in err
+    code, _, err = slimtune("convert", guarded, tmp_path / "c.ckpt", "--set", "flag=true")
+    assert code == 2
+    assert "--set" in err
