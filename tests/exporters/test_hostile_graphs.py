@@ -22,12 +22,16 @@ from exporters.guess import guess_outputs
 from exporters.metadata import read_metadata
 
 OPS = (
-    "Add", "ArgMax", "Assert", "AssignSub", "BiasAdd", "Cast", "Const", "Enter", "Equal", "Exit",
-    "FusedBatchNormV3", "Identity", "InTopKV2", "IteratorGetNext", "Log", "MatMul", "Mean", "Merge",
-    "Mul", "NextIteration", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp",
-    "RefSwitch", "Reshape", "ResourceGather", "SaveV2", "ScalarSummary", "Sigmoid", "Softmax",
-    "SoftmaxCrossEntropyWithLogits", "SquaredDifference", "Squeeze", "StopGradient", "Switch",
-    "VarHandleOp", "Variable", "VariableShape", "VariableV2",
+    "Add", "ArgMax", "Assert", "Assign", "AssignSub", "BiasAdd", "Case", "Cast", "CheckNumerics",
+    "ConcatV2", "Const", "Conv2D", "Enter", "Equal", "Exit", "Fill", "Floor", "FusedBatchNormV3",
+    "GreaterEqual", "Identity", "InTopKV2", "IteratorGetNext", "Log", "LogicalNot", "MatMul",
+    "Mean", "Merge", "Mul", "NextIteration", "NoOp", "Pack", "Placeholder",
+    "PlaceholderWithDefault", "QueueDequeueV2", "RandomUniform", "ReadVariableOp",
+    "ReaderReadUpToV2", "RealDiv", "RefSwitch", "Reshape", "ResourceGather", "SaveV2",
+    "ScalarSummary", "Select", "SelectV2", "Shape", "Sigmoid", "Slice", "Softmax",
+    "SoftmaxCrossEntropyWithLogits", "Split", "SquaredDifference", "Squeeze", "StopGradient",
+    "StridedSlice", "Sub", "Sum", "Switch", "Unpack", "VarHandleOp", "Variable", "VariableShape",
+    "VariableV2",
 )  # fmt: skip
 NAMES = tuple("abcdefgh")
 CALLS = (
