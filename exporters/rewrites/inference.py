@@ -114,7 +114,8 @@ def to_inference(
         cut = _cut(draft, (request,))
         draft = cut.draft
         source = _cut_alike(source, request)
-    draft = _needed(free_batch_dimension(_needed(draft), cut.opened))
+    if cut.opened:
+        draft = _needed(free_batch_dimension(draft, cut.opened))
     reference = None
     if draft.is_faithful and draft.graph is not source.graph and draft.outputs == source.outputs:
         reference = _reference(source.graph, draft.graph, settings)
@@ -223,6 +224,8 @@ class _CutDraft(NamedTuple):
 
 def _cut(draft: Draft, requests: Sequence[InputRequest]) -> _CutDraft:
     """Puts placeholders in; those that are there already stay."""
+    if not requests:
+        return _CutDraft(draft, (), {})
     shapes = [_shape_in_training(draft.graph, request) for request in requests]
     cut = cut_at_inputs(draft.graph, draft.outputs, requests)
     opened = {
