@@ -13,6 +13,7 @@ from typing import NamedTuple
 from checkpoints.dtypes import name_of_number
 from checkpoints.errors import GraphError, listed
 from checkpoints.messages import DataType, NodeDef
+from exporters.evaluation import Evaluator
 from exporters.graph import Graph, dimensions
 from exporters.names import TensorName, node_of
 from exporters.ops import VARIABLES
@@ -114,7 +115,10 @@ def pipeline_shape(graph: Graph, tensor: TensorName) -> Shape | None:
     element = dimensions(shapes[tensor.output_index])
     if element is None or node.op.removesuffix("V2") == "QueueDequeue":
         return element
-    return (None, *element)
+    count = graph.data_inputs(node.name)[1:2]
+    is_fixed = node.op.removesuffix("V2") == "QueueDequeueMany" and count
+    size = Evaluator(graph).scalar(count[0]) if is_fixed else None
+    return (None if size is None else int(size), *element)
 
 
 def open_defaults(draft: Draft) -> Draft:

@@ -282,3 +282,36 @@ def test_no_device_and_no_colocation_is_left_anywhere(tmp_path):
     nodes = [*graph.nodes.values(), *function.node_def]
     assert {node.device for node in nodes} == {""}
     assert not any("_class" in node.attr for node in nodes)
+
+
+@pytest.mark.parametrize("pipeline", [batch, initializable_iterator_of_names, smaller_last_batch])
+def test_a_graph_without_shapes(save_graph, run_frozen, tmp_path, pipeline):
+    """A .pbtxt that tf.io.write_graph wrote says nothing of shapes, and defines no ops."""
+    from finetune.slim import load_slim
+
+    slim = load_slim()
+
+    def net(tf):
+        features, labels = pipeline(tf)
+        logits = slim.fully_connected(
+            features,
+            3,
+            normalizer_fn=slim.batch_norm,
+            normalizer_params={"is_training": True},
+            scope="head",
+        )
+        logits = tf.nn.dropout(logits, 0.3)
+        slim.softmax(logits, scope="Predictions")
+        tf.io.write_graph(logits.graph, str(tmp_path), "graph.pbtxt")
+        return logits, labels
+
+    saved = save_graph(built(net), {}, [])
+    options = {"graph": tmp_path / "graph.pbtxt", "outputs": ["Predictions/Reshape_1"]}
+    done = exporters.convert(saved.prefix, tmp_path / "m.pb", **options)
+    assert done.inputs[0].shape == (None, FEATURES)
+    assert done.verification.passed
+    name = done.inputs[0].name
+    for size in (1, 5):
+        feeds = {name: np.ones((size, FEATURES))}
+        output = "Predictions/Reshape_1:0"
+        assert run_frozen(done.path, feeds, [output])[output].shape == (size, 3)
