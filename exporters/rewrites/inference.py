@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from checkpoints.errors import GraphError
 from checkpoints.messages import FunctionDef
 from exporters.constants import Array
 from exporters.endpoints import PLACEHOLDERS, resolve_tensor
@@ -116,6 +117,8 @@ def to_inference(
         source = _cut_alike(source, request)
     if cut.opened:
         draft = _needed(free_batch_dimension(draft, cut.opened))
+    elif draft.graph is not source.graph and not wishes.inputs and not wishes.keeps_training:
+        draft = _with_open_placeholders(draft)
     reference = None
     if draft.is_faithful and draft.graph is not source.graph and draft.outputs == source.outputs:
         reference = _reference(source.graph, draft.graph, settings)
@@ -236,6 +239,36 @@ def _cut(draft: Draft, requests: Sequence[InputRequest]) -> _CutDraft:
     }
     changed = replace(draft, graph=cut.graph, cuts=cut.inputs, said=draft.said + cut.said)
     return _CutDraft(changed, cut.inputs, opened)
+
+
+def _with_open_placeholders(draft: Draft) -> Draft:
+    """Opens the batch of placeholders that were made for the batch of training, where that goes."""
+    graph = draft.graph
+    fixed = [
+        TensorName(name)
+        for name, node in graph.nodes.items()
+        if node.op in PLACEHOLDERS and _has_fixed_batch(graph.shape(TensorName(name)))
+    ]
+    requests = [
+        InputRequest(str(tensor), (None, *(graph.shape(tensor) or ())[1:])) for tensor in fixed
+    ]
+    if not requests:
+        return draft
+    names = ", ".join(tensor.node for tensor in fixed)
+    try:
+        cut = _cut(replace(draft, said=()), requests)
+        opened = _needed(free_batch_dimension(cut.draft, cut.opened))
+    except GraphError as error:
+        reason = error.message.splitlines()[:2][-1].strip()
+        line = f"{names} keeps the batch of training, which the graph depends on: {reason}."
+        return replace(draft, said=(*draft.said, line))
+    lines = (f"The batch of {names} is open.", *opened.said[len(cut.draft.said) :])
+    return replace(opened, said=draft.said + lines, cuts=draft.cuts, is_faithful=False)
+
+
+def _has_fixed_batch(shape: Shape | None) -> bool:
+    """Whether a shape is that of several rows of training: a number first, more behind it."""
+    return shape is not None and len(shape) > 1 and shape[0] is not None
 
 
 def _shape_in_training(graph: Graph, request: InputRequest) -> Shape | None:

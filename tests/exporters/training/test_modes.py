@@ -125,3 +125,27 @@ def test_batch_norm_and_dropout_inside_a_function(train, run_frozen, tmp_path, r
     answers = run_frozen(done.path, {"pictures:0": batch}, ["logits:0"])["logits:0"]
     np.testing.assert_allclose(answers, trained.answers(batch), rtol=1e-5, atol=1e-6)
     assert not read_graph(done.path).functions
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_placeholder_made_for_the_batch_of_training(save_graph, run_frozen, tmp_path, fits):
+    def build(tf):
+        v1 = tf.compat.v1
+        x = v1.placeholder(tf.float32, [8, 6], "x")
+        net = tf.nn.dropout(tf.matmul(x, v1.get_variable("weights", [6, 4])), 0.5)
+        if not fits:
+            net = net + tf.constant(np.arange(32.0).reshape(8, 4), tf.float32, name="rows")
+        tf.reshape(tf.nn.softmax(net), [8, 2, 2], name="out")
+
+    saved = save_graph(build, {}, [])
+    done = exporters.convert(saved.prefix, tmp_path / "m.pb", outputs=["out"])
+    if not fits:
+        assert done.inputs[0].shape == (8, 6)
+        assert any("x keeps the batch of training" in note for note in done.notes)
+        assert any("combines [batch, 4] with [8, 4]" in note for note in done.notes)
+        return
+    assert done.inputs[0].shape == (None, 6)
+    assert done.outputs[0].shape == (None, 2, 2)
+    assert "The batch of x is open." in done.notes
+    answers = run_frozen(done.path, {"x:0": np.ones((3, 6))}, ["out:0"])["out:0"]
+    assert answers.shape == (3, 2, 2)
