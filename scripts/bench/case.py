@@ -82,6 +82,7 @@ class Case:
       peers: how others do it.
       check: proves that all came to the same result; a fast wrong answer fails.
       in_quick: whether it belongs to the short form of its group too.
+      most_rounds: as many rounds at most, for a peer that takes minutes.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Case:
     peers: tuple[Peer, ...]
     check: Check | None = None
     in_quick: bool = True
+    most_rounds: int | None = None
 
     @property
     def contenders(self) -> tuple[Contender, ...]:

@@ -61,10 +61,11 @@ def run_case(
     Args:
       case: what to measure.
       directory: the working directory of every process.
-      repetitions: measured runs of each contender.
+      repetitions: measured runs of each contender; fewer where the case says so.
       group: the group's name, for the result.
       progress: told of each run.
     """
+    repetitions = min(repetitions, case.most_rounds or repetitions)
     results = [ContenderResult(contender) for contender in case.contenders]
     printed: dict[str, str] = {}
     total = len(results) * (1 + repetitions)

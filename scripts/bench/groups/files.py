@@ -1,4 +1,4 @@
-"""Group `files`: listing, reading and freezing a checkpoint against TensorFlow's own tools."""
+"""Group `files`: checkpoints and graphs as files, against TensorFlow's own tools."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from checkpoints.errors import VerificationError, listed
 from checkpoints.progress import SILENT, Progress
 from scripts.bench.case import Case, Check, Contender, Peer, Step, python, slimtune
+from scripts.bench.groups.folding import folding_cases
 from scripts.bench.process import run_work
 
 LIST_TARGET = 12.0
@@ -26,12 +27,14 @@ class Files:
     Attributes:
       v1: a V1 checkpoint.
       v2: prefix of a V2 checkpoint with its .meta.
+      frozen: the graph with those values as constants, batch norms and all.
       input: tensor name of the pictures in the graph.
       output: node name of the answers in the graph.
     """
 
     v1: Path
     v2: Path
+    frozen: Path
     input: str
     output: str
 
@@ -40,22 +43,23 @@ def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
     """Makes Inception-v3's files in `directory` (0.4 GB) and the cases on them."""
     with progress.task("Writing Inception-v3's checkpoints with TensorFlow", None):
         run_work(python("scripts.bench.groups.inception_files", directory), directory)
-    return cases_on(
-        Files(
-            v1=directory / "v1" / "model.ckpt",
-            v2=directory / "v2" / "model.ckpt",
-            input="input:0",
-            output="InceptionV3/Predictions/Reshape_1",
-        ),
-        directory,
+    files = Files(
+        v1=directory / "v1" / "model.ckpt",
+        v2=directory / "v2" / "model.ckpt",
+        frozen=directory / "frozen.pb",
+        input="input:0",
+        output="InceptionV3/Predictions/Reshape_1",
     )
+    with progress.task("Freezing its graph", None):
+        run_work(slimtune("convert", files.v2, files.frozen, "--outputs", files.output), directory)
+    return cases_on(files, directory)
 
 
 def cases_on(files: Files, directory: Path) -> list[Case]:
     """The cases on any net's files.
 
     Args:
-      files: what is listed, read and frozen.
+      files: what is listed, read, frozen and folded.
       directory: where frozen graphs and checkpoints are written.
     """
     return [
@@ -66,6 +70,7 @@ def cases_on(files: Files, directory: Path) -> list[Case]:
         _freeze_case(files, directory),
         _convert_case("convert", files.v1, directory, "v2"),
         _convert_case("convert-v1", files.v2, directory, "v1", in_quick=False),
+        *folding_cases(files.frozen, files.input, files.output, directory),
     ]
 
 

@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pytest
 
+import exporters
 from checkpoints.errors import VerificationError
 from scripts.bench.groups.files import Files, cases_on, same_sum, same_variables
+from scripts.bench.groups.folding import same_probabilities
 from scripts.bench.groups.read_values import word_sum
 from scripts.bench.runner import run_case
 
@@ -74,9 +76,13 @@ def tiny_files(tmp_path_factory):
             kernel = v1.get_variable("conv/weights", [4, 4, 3, 5])
             bias = v1.get_variable("conv/biases", [5])
             head = v1.get_variable("logits/weights", [5, 2])
-        features = tf.reduce_mean(
-            tf.nn.relu(tf.nn.conv2d(pictures, kernel, 1, "SAME") + bias), [1, 2]
+        convolved = tf.nn.conv2d(pictures, kernel, 1, "SAME") + bias
+        normalised, _, _ = v1.nn.fused_batch_norm(
+            convolved,
+            *(tf.constant([value] * 5) for value in (1.5, 0.25, 0.5, 4.0)),
+            is_training=False,
         )
+        features = tf.reduce_mean(tf.nn.relu(normalised), [1, 2])
         tf.nn.softmax(tf.matmul(features, head), name="probabilities")
         savers = {
             "v1": v1.train.Saver(write_version=v1.train.SaverDef.V1),
@@ -87,9 +93,12 @@ def tiny_files(tmp_path_factory):
             for version, saver in savers.items():
                 (directory / version).mkdir()
                 saver.save(session, str(directory / version / "model.ckpt"))
+    frozen = directory / "frozen.pb"
+    exporters.convert(directory / "v2" / "model.ckpt", frozen, outputs=["probabilities"])
     return Files(
         v1=directory / "v1" / "model.ckpt",
         v2=directory / "v2" / "model.ckpt",
+        frozen=frozen,
         input="input:0",
         output="probabilities",
     )
@@ -111,3 +120,23 @@ def test_slimtune_and_tensorflow_come_to_the_same_result(tiny_files, tmp_path, n
     result = run_case(case, tmp_path, repetitions=0)
     assert result.failures == []
     assert result.equal == equal
+
+
+@pytest.mark.tensorflow
+def test_folding_and_what_came_out_of_it(tiny_files, tmp_path):
+    cases = {case.name: case for case in cases_on(tiny_files, tmp_path)}
+    folded = run_case(cases["fold"], tmp_path, repetitions=0)
+    assert folded.failures == []
+    assert folded.equal == "answers to the same pictures, within 0.0001"
+    run = run_case(cases["fold-run"], tmp_path, repetitions=0)
+    assert run.failures == []
+    assert run.equal == "largest probability of 4 pictures, within 0.0001"
+    assert (
+        exporters.inspect(tmp_path / "slimtune-folded.pb").as_json()["ops"].get("FusedBatchNormV3")
+        is None
+    )
+
+
+def test_probabilities_that_differ_are_named():
+    with pytest.raises(VerificationError, match="The two graphs answer differently"):
+        same_probabilities({"A": "[0.5, 0.25]", "B": "[0.5, 0.26]"})

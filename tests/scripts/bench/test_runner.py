@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,11 @@ def test_contenders_take_turns_after_one_round_that_does_not_count(tmp_path):
     assert result.group == "files"
     assert result.failures == []
     assert result.equal is None
+
+
+def test_a_case_may_ask_for_fewer_rounds(tmp_path):
+    case = replace(logging_case(tmp_path), most_rounds=1)
+    assert [len(contender.runs) for contender in run_case(case, tmp_path, 3).contenders] == [1, 1]
 
 
 def test_several_peers_take_turns(tmp_path):
