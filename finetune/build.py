@@ -10,6 +10,7 @@ holds more than a few pictures in memory.
 from __future__ import annotations
 
 import hashlib
+import struct
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -28,8 +29,7 @@ from finetune.dataset import (
     write_dataset_file,
 )
 from finetune.shard_writer import deal, write_shard
-from finetune.sources import Source
-from finetune.sources.folders import read_folders, suggests_deeper
+from finetune.sources import Source, find_source
 from finetune.splits import assign_splits, find_duplicates
 
 _SPOOL = "spool"
@@ -160,8 +160,8 @@ def build(
     _check_options(val, test, shards, processes, max_side, depth)
     out = Path(out)
     _check_output(Path(pictures), out, overwrite)
-    source = read_folders(Path(pictures), depth)
-    _say_levels(source, depth, progress)
+    source = find_source(Path(pictures), depth)
+    _say_source(source, progress)
     with atomic_directory(out, overwrite) as partial:
         spool = partial / _SPOOL
         spool.mkdir()
@@ -284,21 +284,15 @@ def _check_output(pictures: Path, out: Path, overwrite: bool) -> None:
         )
 
 
-def _say_levels(source: Source, depth: int, progress: Progress) -> None:
-    where = "the folders below train, val and test" if source.splits else f"depth {depth}"
+def _say_source(source: Source, progress: Progress) -> None:
     progress.say(
-        f"{source.root}: {len(source.items)} pictures in {len(source.classes)} classes ({where})."
+        f"{source.root}: {len(source.items)} pictures in {len(source.classes)} classes "
+        f"({source.described})."
     )
     if source.splits:
-        progress.say(f"The folder's own splits are kept: {', '.join(source.splits)}.")
-    if suggests_deeper(source, depth) or len(source.classes) == 1:
-        progress.say(f"The tree as understood:\n{source.outline}")
-        progress.say(
-            f"All pictures lie in folders inside the class folders; if those are the classes, "
-            f"use --depth {depth + 1}."
-            if suggests_deeper(source, depth)
-            else "There is one class only; a net needs two to tell apart."
-        )
+        progress.say(f"The source's own splits are kept: {', '.join(source.splits)}.")
+    for hint in source.hints:
+        progress.say(hint)
 
 
 def _clean_source(
@@ -312,7 +306,7 @@ def _clean_source(
     met = _Pictures()
     paths = [item.path for item in source.items]
     with progress.task("Reading pictures", len(paths), "pictures") as task:
-        for answer in clean_all(source.root, paths, spool, processes, max_side):
+        for answer in clean_all(source.root, paths, spool, processes, max_side, source.reader):
             task.advance()
             if isinstance(answer, Cleaned):
                 met.cleaned.append(answer)
@@ -359,4 +353,6 @@ def _content_hash(
         digest.update(picture.digest)
         digest.update(picture.encoding)
         digest.update(f"{split_of[place]}/{name}\n".encode())
+        for box in source.items[picture.item].boxes:
+            digest.update(struct.pack("<4f", *box))
     return f"sha256:{digest.hexdigest()}"

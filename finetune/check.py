@@ -21,8 +21,8 @@ from finetune.dataset import DATASET_FILE, Dataset, is_dataset_directory, read_d
 from finetune.picture_formats import PictureError
 from finetune.pictures import clean_bytes
 from finetune.records import RecordError, checked_data, mapped, parse_example, record_places
-from finetune.sources import Source
-from finetune.sources.folders import list_pictures, read_folders
+from finetune.sources import Source, find_source
+from finetune.sources.folders import list_pictures
 
 _FAULTY_CHANGES = ("bytes after the end", " named .")
 """Changes that tell of a fault in the file, not only of another format."""
@@ -114,14 +114,15 @@ def _check_pictures(
     result = CheckResult(root, "pictures")
     source: Source | None = None
     try:
-        source = read_folders(root, depth)
+        source = find_source(root, depth)
     except DataError as error:
         result.problems.append(Problem("layout", str(root), _in_one_line(error)))
     paths = [item.path for item in source.items] if source else list_pictures(root)
+    reader = source.reader if source else "files"
     result.num_pictures = len(paths)
     cleaned: list[Cleaned] = []
     with progress.task("Checking pictures", len(paths), "pictures") as task:
-        for answer in clean_all(root, paths, None, processes, None):
+        for answer in clean_all(root, paths, None, processes, None, reader):
             task.advance()
             path = str(root / paths[answer.item])
             if not isinstance(answer, Cleaned):

@@ -21,7 +21,8 @@ from typing import IO, NamedTuple
 
 from checkpoints.errors import DataError
 from finetune.picture_formats import PictureError
-from finetune.pictures import clean_bytes, read_picture_file
+from finetune.pictures import clean_bytes
+from finetune.sources import read_item
 
 _BATCH = 16
 _FEW_PICTURES = 64
@@ -43,7 +44,7 @@ class Cleaned(NamedTuple):
 
     Attributes:
       item: its place in the list of paths.
-      digest: the first 16 bytes of the SHA-256 of its file.
+      digest: the first 16 bytes of the SHA-256 of what the source holds of it.
       encoding: of the stored bytes where they differ from the file's, else empty.
       format: "jpeg" or "png".
       height: in pixels.
@@ -87,15 +88,17 @@ def clean_all(
     spool: Path | None,
     processes: int | None,
     max_side: int | None,
+    reader: str = "files",
 ) -> Iterator[Cleaned | Rejected]:
-    """Cleans files and answers in their order, a few batches ahead.
+    """Cleans pictures and answers in their order, a few batches ahead.
 
     Args:
       root: what the paths are relative to.
-      paths: the files.
+      paths: of the source's items.
       spool: an empty directory for re-encoded pictures, or None where only the answers count.
       processes: worker processes; None: as many as there are cores, none for few pictures.
       max_side: as for `finetune.pictures.clean`.
+      reader: of the source: what opens one item.
 
     Raises:
       DataError: a worker process died.
@@ -106,14 +109,15 @@ def clean_all(
     processes = min(processes, len(starts))
     if processes <= 1:
         for start in starts:
-            yield from _clean_batch(root, start, paths[start : start + _BATCH], spool, max_side)
+            batch = paths[start : start + _BATCH]
+            yield from _clean_batch(root, start, batch, spool, max_side, reader)
         return
     workers = [_Worker() for _ in range(processes)]
     waiting: deque[_Worker] = deque()
     try:
         for number, start in enumerate(starts):
             worker = workers[number % processes]
-            worker.ask(root, start, paths[start : start + _BATCH], spool, max_side)
+            worker.ask(root, start, paths[start : start + _BATCH], spool, max_side, reader)
             waiting.append(worker)
             if len(waiting) >= processes * _WAITING_BATCHES:
                 yield from waiting.popleft().answers()
@@ -136,9 +140,15 @@ class _Worker:
         self._asked: deque[Sequence[str]] = deque()
 
     def ask(
-        self, root: Path, start: int, paths: Sequence[str], spool: Path | None, max_side: int | None
+        self,
+        root: Path,
+        start: int,
+        paths: Sequence[str],
+        spool: Path | None,
+        max_side: int | None,
+        reader: str,
     ) -> None:
-        line = json.dumps([str(root), start, paths, spool and str(spool), max_side])
+        line = json.dumps([str(root), start, paths, spool and str(spool), max_side, reader])
         self._asked.append(paths)
         pipe = _open(self._process.stdin)
         try:
@@ -194,8 +204,8 @@ def serve() -> None:
     # Whatever a library prints must not stand between the answers.
     os.dup2(2, 1)
     for line in sys.stdin.buffer:
-        root, start, paths, spool, max_side = json.loads(line)
-        cleaned = _clean_batch(Path(root), start, paths, spool and Path(spool), max_side)
+        root, start, paths, spool, max_side, reader = json.loads(line)
+        cleaned = _clean_batch(Path(root), start, paths, spool and Path(spool), max_side, reader)
         answers.write(json.dumps(cleaned, default=bytes.hex).encode("ascii") + b"\n")
         answers.flush()
 
@@ -208,19 +218,25 @@ def available_cores() -> int:
 
 
 def _clean_batch(
-    root: Path, start: int, paths: Sequence[str], spool: Path | None, max_side: int | None
+    root: Path,
+    start: int,
+    paths: Sequence[str],
+    spool: Path | None,
+    max_side: int | None,
+    reader: str,
 ) -> list[Cleaned | Rejected]:
     return [
-        _clean_one(root, start + place, path, spool, max_side) for place, path in enumerate(paths)
+        _clean_one(root, start + place, path, spool, max_side, reader)
+        for place, path in enumerate(paths)
     ]
 
 
 def _clean_one(
-    root: Path, item: int, path: str, spool: Path | None, max_side: int | None
+    root: Path, item: int, path: str, spool: Path | None, max_side: int | None, reader: str
 ) -> Cleaned | Rejected:
     full = root / path
     try:
-        data = read_picture_file(full)
+        data = read_item(reader, root, path)
         picture = clean_bytes(str(full), data, max_side)
     except PictureError as error:
         return Rejected(item, error.kind, error.detail[:_DETAIL_LENGTH])

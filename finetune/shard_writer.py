@@ -10,9 +10,8 @@ from pathlib import Path
 from checkpoints.errors import DataError
 from finetune.cleaning import Cleaned
 from finetune.dataset import shard_name
-from finetune.pictures import read_picture_file
-from finetune.records import RecordWriter, make_example
-from finetune.sources import Source, SourceItem
+from finetune.records import FeatureValue, RecordWriter, make_example
+from finetune.sources import Box, Source, SourceItem, read_item
 
 DEFAULT_SHARDS = 5
 LARGE_SHARD_BYTES = 256 << 20
@@ -65,28 +64,34 @@ def write_shard(
         for picture in pictures:
             item = source.items[picture.item]
             label = label_of[item.label]
-            writer.write(
-                make_example(
-                    {
-                        "image/encoded": _stored_bytes(picture, item, source.root, spool),
-                        "image/format": picture.format,
-                        "image/height": picture.height,
-                        "image/width": picture.width,
-                        "image/class/label": label,
-                        "image/class/text": classes[label],
-                        "image/filename": os.fsencode(item.path),
-                    }
-                )
-            )
+            features: dict[str, FeatureValue] = {
+                "image/encoded": _stored_bytes(picture, item, source, spool),
+                "image/format": picture.format,
+                "image/height": picture.height,
+                "image/width": picture.width,
+                "image/class/label": label,
+                "image/class/text": classes[label],
+                "image/filename": os.fsencode(item.name or item.path),
+            }
+            writer.write(make_example(features | _box_features(item.boxes)))
 
 
-def _stored_bytes(picture: Cleaned, item: SourceItem, root: Path, spool: Path) -> bytes:
+def _box_features(boxes: Sequence[Box]) -> dict[str, FeatureValue]:
+    """The boxes as TF-Slim's ImageNet records have them; nothing where there are none."""
+    return {
+        f"image/object/bbox/{side}": [getattr(box, side) for box in boxes]
+        for side in Box._fields
+        if boxes
+    }
+
+
+def _stored_bytes(picture: Cleaned, item: SourceItem, source: Source, spool: Path) -> bytes:
     if picture.spool:
         with (spool / picture.spool).open("rb") as file:
             file.seek(picture.offset)
             return file.read(picture.size)
-    path = root / item.path
-    data = read_picture_file(path)
+    path = source.root / item.path
+    data = read_item(source.reader, source.root, item.path)
     if hashlib.sha256(data).digest()[: len(picture.digest)] != picture.digest:
         raise DataError(
             f"{path} changed while the dataset was built.",

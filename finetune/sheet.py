@@ -17,7 +17,7 @@ from finetune.fonts import SheetFont
 from finetune.picture_formats import PictureError
 from finetune.pictures import clean
 from finetune.preprocessing import Preprocessing
-from finetune.sources.folders import read_folders
+from finetune.sources import find_source, read_item
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -157,7 +157,7 @@ _Rows = dict[int, list[bytes]]
 
 def _from_folders(root: Path, wanted: int, depth: int) -> tuple[str, tuple[str, ...], _Rows]:
     """Pictures spread evenly over each class's files; those that cannot be read are passed over."""
-    source = read_folders(root, depth)
+    source = find_source(root, depth)
     paths: dict[int, list[str]] = {}
     for item in source.items:
         paths.setdefault(item.label, []).append(item.path)
@@ -168,7 +168,7 @@ def _from_folders(root: Path, wanted: int, depth: int) -> tuple[str, tuple[str, 
             if len(rows.get(label, ())) == wanted:
                 break
             try:
-                encoded = clean(root / name).encoded
+                encoded = clean(read_item(source.reader, source.root, name)).encoded
             except PictureError:
                 continue
             if encoded not in rows.get(label, ()):

@@ -57,7 +57,12 @@ def natural_order(names: Sequence[str] | dict[str, _Folder]) -> list[str]:
     return sorted(names, key=natural_key)
 
 
-def read_folders(root: Path, depth: int = 1) -> Source:
+def recognises(path: Path) -> bool:
+    """Anything may be a folder of class folders; `read_source` says why it is not."""
+    return True
+
+
+def read_source(root: Path, depth: int = 1) -> Source:
     """Walks a folder of class folders. No picture is opened.
 
     Args:
@@ -99,6 +104,7 @@ def read_folders(root: Path, depth: int = 1) -> Source:
         for label, name in enumerate(names)
         for path, split in classes[name]
     ]
+    where = "the folders below train, val and test" if split_folders else f"depth {depth}"
     return Source(
         root=root,
         name=safe_name(root),
@@ -107,6 +113,8 @@ def read_folders(root: Path, depth: int = 1) -> Source:
         splits=tuple(dict.fromkeys(split for split, _ in parts if split)),
         ignored=tuple(tree.all_ignored()),
         outline=outline,
+        described=where,
+        hints=_hints(items, len(names), outline, depth, bool(split_folders)),
     )
 
 
@@ -238,10 +246,21 @@ def _likely_root(tree: _Folder) -> str:
     return ""
 
 
-def suggests_deeper(source: Source, depth: int) -> bool:
-    """Whether every picture lies below folders inside its class folder: a level too high, maybe."""
-    levels = depth + (2 if source.splits else 1)
-    return bool(source.items) and all(item.path.count("/") >= levels for item in source.items)
+def _hints(
+    items: Sequence[SourceItem], num_classes: int, outline: str, depth: int, has_splits: bool
+) -> tuple[str, ...]:
+    """What speaks for another level or root than was given."""
+    levels = depth + (2 if has_splits else 1)
+    if items and all(item.path.count("/") >= levels for item in items):
+        hint = (
+            "All pictures lie in folders inside the class folders; if those are the classes, "
+            f"use --depth {depth + 1}."
+        )
+    elif num_classes == 1:
+        hint = "There is one class only; a net needs two to tell apart."
+    else:
+        return ()
+    return f"The tree as understood:\n{outline}", hint
 
 
 def _no_pictures(root: Path, tree: _Folder, outline: str) -> DataError:

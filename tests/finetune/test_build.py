@@ -17,7 +17,7 @@ from checkpoints.errors import DataError, NotFoundError, OutputExistsError, Usag
 from finetune.build import build
 from finetune.dataset import read_dataset
 from finetune.records import parse_example, read_records
-from finetune.sources.folders import natural_order, read_folders
+from finetune.sources.folders import natural_order, read_source
 
 
 def jpeg(number, size=(12, 9)):
@@ -331,7 +331,7 @@ def test_given_splits_are_kept(tmp_path, heard):
     assert sum(result.counts["val"]) > 0
     assert sum(result.counts["train"]) + sum(result.counts["val"]) == 80
     assert result.duplicates == (("train/b/40.jpg", "test/b/copy.jpg"),)
-    assert "The folder's own splits are kept: train, test." in heard.said
+    assert "The source's own splits are kept: train, test." in heard.said
     write_folders(root / "validation", {"a": 2, "b": 2}, start=600)
     result = build(root, tmp_path / "out", val=0.2, overwrite=True)
     assert result.counts["val"] == (2, 2)
@@ -386,7 +386,7 @@ def test_a_root_without_pictures(tmp_path):
 def test_links_that_lead_in_a_circle_end(tmp_path):
     root = write_folders(tmp_path / "pets", {"a": 2, "b": 2})
     (root / "a/up").symlink_to(root)
-    assert len(read_folders(root).items) == 4
+    assert len(read_source(root).items) == 4
 
 
 def test_only_datasets_are_replaced_and_never_the_pictures(tmp_path):
