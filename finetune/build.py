@@ -133,6 +133,7 @@ def build(
     on_error: Literal["skip", "fail"] = "skip",
     max_side: int | None = None,
     depth: int = 1,
+    manifest: Path | str | None = None,
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> BuildResult:
@@ -148,6 +149,7 @@ def build(
       on_error: "skip" leaves a broken picture out and reports it, "fail" stops at it.
       max_side: larger pictures are shrunk to this many pixels on the longer side.
       depth: how many levels of folders make a class's name.
+      manifest: CSV file of path, label and more (docs/formats/manifest.md), instead of folders.
       overwrite: replace `out`.
       progress: where it tells how far it is.
 
@@ -160,7 +162,7 @@ def build(
     _check_options(val, test, shards, processes, max_side, depth)
     out = Path(out)
     _check_output(Path(pictures), out, overwrite)
-    source = find_source(Path(pictures), depth)
+    source = find_source(Path(pictures), depth, None if manifest is None else Path(manifest))
     _say_source(source, progress)
     with atomic_directory(out, overwrite) as partial:
         spool = partial / _SPOOL

@@ -165,6 +165,23 @@ def read_picture_file(path: Path) -> bytes:
     return data
 
 
+def upright_size(path: Path) -> tuple[int, int] | None:
+    """Height and width in pixels as the picture is stored, from the file's head alone.
+
+    None where the head is no picture's; cleaning the file tells why.
+    """
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path, formats=_known_formats()) as image:
+                width, height = image.size
+                return (width, height) if _orientation(image) >= 5 else (height, width)
+    except (*_DECODER_ERRORS, Image.DecompressionBombError):
+        return None
+
+
 def _reason(err: Exception) -> str:
     return str(err).strip().rstrip(".") or type(err).__name__
 

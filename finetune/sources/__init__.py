@@ -85,18 +85,23 @@ class Source:
     reader: str = "files"
 
 
-def find_source(path: Path, depth: int = 1) -> Source:
+def find_source(path: Path, depth: int = 1, manifest: Path | None = None) -> Source:
     """The pictures of a path, whatever kind of source it is.
 
     Args:
       path: a folder, or the file of a source that is one file.
       depth: how many levels of folders make a class's name, in class folders.
+      manifest: a CSV file that says what the pictures below `path` show.
 
     Raises:
       NotFoundError: nothing is there.
       DataError: there are no pictures, or something is wrong with the source as a whole.
     """
     path = Path(path)
+    if manifest is not None:
+        from finetune.sources.manifest import read_manifest
+
+        return read_manifest(path, Path(manifest))
     for name in SOURCES.values():
         module = importlib.import_module(name)
         if module.recognises(path):

@@ -8,7 +8,6 @@ first level is nothing but splits (train, val, test) the class is the level belo
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from checkpoints.errors import DataError, NotFoundError, listed
 from finetune.dataset import SPLITS, canonical_split, is_dataset_directory
 from finetune.picture_formats import PICTURE_SUFFIXES, begins_like_picture
 from finetune.sources import Source, SourceItem
+from finetune.sources.names import check_class_names, natural_key, natural_order, safe_name
 
 _OUTLINE_FOLDERS = 12
 _OUTLINE_BELOW = 3
@@ -43,18 +43,6 @@ class _Folder:
         yield from self.ignored
         for name in natural_order(self.folders):
             yield from self.folders[name].all_ignored()
-
-
-def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:
-    """Sorts names as people count: 2 before 10; otherwise by code point."""
-    parts = [part for part in re.split(r"([0-9]+)", name) if part]
-    key = [(0, int(part), "") if part[0] in "0123456789" else (1, 0, part) for part in parts]
-    return key, name
-
-
-def natural_order(names: Sequence[str] | dict[str, _Folder]) -> list[str]:
-    """The names, 2 before 10."""
-    return sorted(names, key=natural_key)
 
 
 def recognises(path: Path) -> bool:
@@ -98,7 +86,7 @@ def read_source(root: Path, depth: int = 1) -> Source:
             classes.setdefault(name, []).extend((path, split) for path in pictures)
     _check_levels(root, tree, classes, stray, depth, bool(split_folders), outline)
     names = tuple(natural_order(list(classes)))
-    _check_names(root, names)
+    check_class_names(root, names, "Rename these folders.")
     items = [
         SourceItem(path, label, split)
         for label, name in enumerate(names)
@@ -121,12 +109,6 @@ def read_source(root: Path, depth: int = 1) -> Source:
 def list_pictures(root: Path) -> list[str]:
     """Every picture file below a folder, at any level, by its path from there."""
     return list(_walk(root).all_pictures())
-
-
-def safe_name(root: Path) -> str:
-    """The folder's name as it may stand in shards' names: letters of any script, digits, - and _."""
-    name = re.sub(r"[^\w-]+", "_", Path(root).absolute().name).strip("_")
-    return name or "pictures"
 
 
 def _walk(root: Path) -> _Folder:
@@ -279,23 +261,6 @@ def _no_pictures(root: Path, tree: _Folder, outline: str) -> DataError:
         else "no files",
         next_step="Name the folder that holds one folder for each class.",
     )
-
-
-def _check_names(root: Path, names: Sequence[str]) -> None:
-    bad = [ascii(name) for name in names if "\n" in name or "\r" in name or not _is_unicode(name)]
-    if bad:
-        raise DataError(
-            f"{root}: class names that cannot stand in a line of UTF-8 text:\n{listed(bad)}",
-            next_step="Rename these folders.",
-        )
-
-
-def _is_unicode(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _outline(root: Path, tree: _Folder) -> str:

@@ -64,6 +64,12 @@ if TYPE_CHECKING:
     metavar="N",
     help="Levels of folders that make a class's name.",
 )
+@click.option(
+    "--manifest",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.csv",
+    help="What the pictures show: columns path, label and, if you like, split, x0, y0, x1, y1.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace OUT.")
 def command(
     output: Output,
@@ -76,6 +82,7 @@ def command(
     on_error: Literal["skip", "fail"],
     max_side: int | None,
     depth: int,
+    manifest: Path | None,
     overwrite: bool,
 ) -> None:
     """Turn folders of pictures into TFRecord shards.
@@ -97,6 +104,7 @@ def command(
         on_error=on_error,
         max_side=max_side,
         depth=depth,
+        manifest=manifest,
         overwrite=overwrite,
         progress=output,
     )

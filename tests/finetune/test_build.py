@@ -17,7 +17,8 @@ from checkpoints.errors import DataError, NotFoundError, OutputExistsError, Usag
 from finetune.build import build
 from finetune.dataset import read_dataset
 from finetune.records import parse_example, read_records
-from finetune.sources.folders import natural_order, read_source
+from finetune.sources.folders import read_source
+from finetune.sources.names import natural_order
 
 
 def jpeg(number, size=(12, 9)):

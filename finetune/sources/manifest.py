@@ -1,0 +1,207 @@
+"""A manifest: a CSV file with a line for each picture, path and label and what else is known.
+
+The first line names the columns, in any order: `path` and `label`, and if need be `split` and
+a box, `x0`, `y0`, `x1`, `y1`. Format: docs/formats/manifest.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from checkpoints.errors import DataError, NotFoundError, listed
+from finetune.dataset import SPLITS, canonical_split
+from finetune.pictures import upright_size
+from finetune.sources import Box, Source, SourceItem
+from finetune.sources.names import check_class_names, natural_order, safe_name
+
+_REQUIRED = ("path", "label")
+_BOX = ("x0", "y0", "x1", "y1")
+_COLUMNS = (*_REQUIRED, "split", *_BOX)
+_OUTLINE_CLASSES = 12
+
+
+@dataclass
+class _Row:
+    """What the lines of one picture say."""
+
+    line: int
+    label: str
+    split: str | None
+    boxes: list[tuple[int, tuple[float, float, float, float]]] = field(default_factory=list)
+
+
+def read_manifest(root: Path, path: Path) -> Source:
+    """Reads the whole manifest; pictures are opened only where boxes are in pixels.
+
+    Args:
+      root: what relative paths start from.
+      path: the CSV file, UTF-8 with or without a byte-order mark.
+
+    Raises:
+      NotFoundError: the folder or the manifest is not there.
+      DataError: columns are missing, or lines are wrong: all of them, with their numbers.
+    """
+    if not root.is_dir():
+        raise NotFoundError(
+            f"{root} is not there." if not root.exists() else f"{root} is no folder.",
+            expected="the folder that relative paths start from",
+            next_step="Name the folder of the pictures first, the manifest with --manifest.",
+        )
+    if not path.is_file():
+        raise NotFoundError(f"{path} is not there.", expected="a CSV file")
+    problems: list[str] = []
+    rows: dict[str, _Row] = {}
+    unused: list[str] = []
+    for line, cells in _lines(path, problems, unused):
+        _take(rows, line, cells, root, problems)
+    boxes, unit = _boxes(rows, root, problems)
+    if problems or not rows:
+        raise DataError(
+            f"{path} cannot be used:\n{listed(problems)}" if problems else f"{path} has no lines.",
+            expected="a line for each picture, all of them right",
+            received=f"{len(problems)} wrong lines" if problems else "nothing but a header",
+            next_step="Correct these lines.",
+        )
+    classes = tuple(natural_order({row.label for row in rows.values()}))
+    check_class_names(path, classes, "Rename these labels.")
+    label_of = {name: label for label, name in enumerate(classes)}
+    splits = {row.split for row in rows.values() if row.split}
+    hints = [f"Columns that are not used: {', '.join(unused)}."] if unused else []
+    if boxes:
+        hints.append(f"Boxes are taken as {unit}.")
+    return Source(
+        root=root,
+        name=safe_name(root),
+        classes=classes,
+        items=[
+            SourceItem(name, label_of[row.label], row.split, boxes.get(name, ()))
+            for name, row in rows.items()
+        ],
+        splits=tuple(split for split in SPLITS if split in splits),
+        ignored=(),
+        outline="\n".join(f"  {name}" for name in classes[:_OUTLINE_CLASSES]),
+        described=path.name,
+        hints=tuple(hints),
+    )
+
+
+def _lines(
+    path: Path, problems: list[str], unused: list[str]
+) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Line number and cells by column of each line that has as many cells as the header."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True, skipinitialspace=True)
+            header = [name.strip().lower() for name in next(reader, [])]
+            _check_header(path, header)
+            unused.extend(name for name in header if name not in _COLUMNS)
+            for cells in reader:
+                if not cells:
+                    continue
+                if len(cells) != len(header):
+                    problems.append(
+                        f"line {reader.line_num}: {len(cells)} cells, the header has {len(header)}"
+                    )
+                    continue
+                yield reader.line_num, dict(zip(header, cells, strict=True))
+    except UnicodeDecodeError as err:
+        raise DataError(
+            f"{path} is not UTF-8: {err.reason}.", next_step="Save it as UTF-8."
+        ) from err
+    except csv.Error as err:
+        raise DataError(
+            f"{path}, line {reader.line_num}: {err}.", next_step="Correct this line."
+        ) from err
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    missing = [name for name in _REQUIRED if name not in header]
+    twice = sorted({name for name in header if header.count(name) > 1})
+    in_part = [name for name in _BOX if name not in header] if set(_BOX) & set(header) else []
+    if missing or twice or in_part:
+        wrong = [f"{name} is missing" for name in missing + in_part]
+        wrong += [f"{name} comes twice" for name in twice]
+        raise DataError(
+            f"The first line of {path} does not name the columns: {', '.join(wrong)}.",
+            expected=f"path,label and, if need be, split and {','.join(_BOX)}, with commas",
+            received=",".join(header) or "an empty file",
+            next_step="Write the names of the columns into the first line.",
+        )
+
+
+def _take(
+    rows: dict[str, _Row], line: int, cells: Mapping[str, str], root: Path, problems: list[str]
+) -> None:
+    """Adds one line to what is known of its picture, or to the problems."""
+    name, label = cells["path"], cells["label"]
+    split = cells.get("split", "").strip()
+    wrong: list[str] = []
+    if not name:
+        wrong.append("no path")
+    elif name not in rows and not (root / name).is_file():
+        wrong.append(f"{name} is not there")
+    if not label.strip():
+        wrong.append("no label")
+    if split and canonical_split(split) not in SPLITS:
+        wrong.append(f"split {split!r}; the splits are {', '.join(SPLITS)}")
+    box = _numbers(cells, wrong)
+    known = rows.get(name)
+    if known is not None:
+        if (label, canonical_split(split) or None) != (known.label, known.split):
+            wrong.append(f"{name} has another label or split in line {known.line}")
+        elif box is None or not known.boxes:
+            wrong.append(f"{name} stands in line {known.line} already")
+    if wrong:
+        problems.append(f"line {line}: {'; '.join(wrong)}")
+        return
+    row = rows.setdefault(name, _Row(line, label, canonical_split(split) or None))
+    if box is not None:
+        row.boxes.append((line, box))
+
+
+def _numbers(
+    cells: Mapping[str, str], wrong: list[str]
+) -> tuple[float, float, float, float] | None:
+    """The box of a line as it stands there, None where its cells are empty."""
+    texts = [cells.get(side, "").strip() for side in _BOX]
+    if not any(texts):
+        return None
+    try:
+        x0, y0, x1, y1 = (float(text) for text in texts)
+    except ValueError:
+        wrong.append(f"box {','.join(texts)}: four numbers are needed")
+        return None
+    if not all(math.isfinite(value) for value in (x0, y0, x1, y1)):
+        wrong.append(f"box {','.join(texts)}: not all are numbers")
+    elif not (0 <= x0 < x1 and 0 <= y0 < y1):
+        wrong.append(f"box {','.join(texts)}: x0 < x1 and y0 < y1 are needed, from 0")
+    return x0, y0, x1, y1
+
+
+def _boxes(
+    rows: Mapping[str, _Row], root: Path, problems: list[str]
+) -> tuple[dict[str, tuple[Box, ...]], str]:
+    """The boxes of each picture in fractions, and the unit in which they were given."""
+    found: dict[str, tuple[Box, ...]] = {}
+    in_fractions = all(max(box) <= 1 for row in rows.values() for _, box in row.boxes)
+    for name, row in rows.items():
+        if not row.boxes:
+            continue
+        size = (1, 1) if in_fractions else upright_size(root / name)
+        if size is None:
+            continue  # No picture: it is left out with its boxes, and told when it is cleaned.
+        height, width = size
+        boxes: list[Box] = []
+        for line, (x0, y0, x1, y1) in row.boxes:
+            if x1 > width or y1 > height:
+                problems.append(
+                    f"line {line}: box to {x1:g},{y1:g} in a picture of {width} x {height} pixels"
+                )
+            boxes.append(Box(x0 / width, y0 / height, x1 / width, y1 / height))
+        found[name] = tuple(boxes)
+    unit = "fractions of width and height" if in_fractions else "pixels"
+    return found, unit

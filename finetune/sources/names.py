@@ -1,0 +1,49 @@
+"""Names of classes and datasets: their order, and what may stand in files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from checkpoints.errors import DataError, listed
+
+
+def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:
+    """Sorts names as people count: 2 before 10; otherwise by code point."""
+    parts = [part for part in re.split(r"([0-9]+)", name) if part]
+    key = [(0, int(part), "") if part[0] in "0123456789" else (1, 0, part) for part in parts]
+    return key, name
+
+
+def natural_order(names: Iterable[str]) -> list[str]:
+    """The names, 2 before 10."""
+    return sorted(names, key=natural_key)
+
+
+def safe_name(root: Path) -> str:
+    """The folder's name as it may stand in shards' names: letters of any script, digits, - and _."""
+    name = re.sub(r"[^\w-]+", "_", Path(root).absolute().name).strip("_")
+    return name or "pictures"
+
+
+def check_class_names(source: Path, names: Sequence[str], next_step: str) -> None:
+    """Refuses names that a line of labels.txt cannot hold.
+
+    Raises:
+      DataError: a name has a line break or is no Unicode.
+    """
+    bad = [ascii(name) for name in names if "\n" in name or "\r" in name or not _is_unicode(name)]
+    if bad:
+        raise DataError(
+            f"{source}: class names that cannot stand in a line of UTF-8 text:\n{listed(bad)}",
+            next_step=next_step,
+        )
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
