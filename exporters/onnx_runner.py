@@ -49,6 +49,9 @@ class OnnxRunner(ArrayRunner):
             ) from error
         self.inputs = tuple(entry.name for entry in self._session.get_inputs())
         self.outputs = tuple(entry.name for entry in self._session.get_outputs())
+        # A free dimension is a name or nothing.
+        size = next((entry.shape[0] for entry in self._session.get_inputs() if entry.shape), None)
+        self.batch_size = size if isinstance(size, int) and size > 0 else None
         stored = self._session.get_modelmeta().custom_metadata_map
         text = stored.get(METADATA_NODE)
         self.metadata = None if text is None else metadata_from_text(text, self.label)

@@ -28,11 +28,13 @@ class Runner(Protocol):
       inputs: names of the tensors that take what `run` is given, in that order.
       outputs: names of the tensors that come back, in that order.
       metadata: what the model says of itself, or None.
+      batch_size: the length of the first input's first dimension; None where any is taken.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     metadata: Metadata | None
+    batch_size: int | None
 
     def run(self, *arrays: Array, feeds: Mapping[str, Array] | None = None) -> list[Array]:
         """The outputs for one batch."""
@@ -62,12 +64,14 @@ class ArrayRunner(ABC):
       inputs: names of its inputs.
       outputs: names of the outputs that come back.
       metadata: what the model says of itself, or None.
+      batch_size: the length of the first input's first dimension; None where any is taken.
     """
 
     label: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     metadata: Metadata | None
+    batch_size: int | None
 
     @abstractmethod
     def run_feeds(self, feeds: Mapping[str, Array]) -> list[Array]:

@@ -86,6 +86,7 @@ class GraphRunner:
       inputs: names of the tensors that take what `run` is given, in that order.
       outputs: names of the tensors that come back, in that order.
       metadata: what the graph says of itself, or None.
+      batch_size: the length of the first input's first dimension; None where any is taken.
     """
 
     def __init__(
@@ -123,6 +124,8 @@ class GraphRunner:
             else placeholders(needed, self.metadata)
         )
         self.inputs = tuple(map(str, inputs_found))
+        shape = needed.shape(inputs_found[0]) if inputs_found else None
+        self.batch_size = shape[0] if shape else None
         self._label = whole.label
         self._graph_def = _for_tensorflow(needed.graph_def)
         self._config = session_config(threads) if config is None else config

@@ -101,6 +101,10 @@ class TfliteRunner(ArrayRunner):
         }
         self.inputs = tuple(self._details)
         self.outputs = tuple(self._places)
+        # The signature has -1 where the shape itself has 1 for the time being.
+        shapes = [detail["shape_signature"] for detail in self._details.values()]
+        size = int(shapes[0][0]) if shapes and len(shapes[0]) else -1
+        self.batch_size = size if size > 0 else None
 
     def run_feeds(self, feeds: Mapping[str, Array]) -> list[Array]:
         """The outputs for values by name."""

@@ -12,7 +12,7 @@ _EXPORTS = {
     "BoundPlan": "finetune.planning",
     "Evaluation": "finetune.scores",
     "Prediction": "finetune.prediction",
-    "RunResult": "finetune.trainer",
+    "RunResult": "finetune.result",
     "TrainConfig": "finetune.config",
     "calibration_pictures": "finetune.serving",
     "compare": "finetune.comparison",
@@ -22,6 +22,7 @@ _EXPORTS = {
     "predict": "finetune.prediction",
     "preprocessing_graph": "finetune.serving",
     "train": "finetune.training",
+    "watch": "finetune.watching",
     "write_report": "finetune.report",
 }
 

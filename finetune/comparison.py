@@ -22,7 +22,7 @@ from exporters.names import METADATA_NODE
 from exporters.runtime import load_tensorflow, session_config
 from exporters.values import Array
 from finetune.dataset import Dataset
-from finetune.evaluation import evaluate, open_data
+from finetune.evaluation import evaluate, open_data, refuse_swapped
 from finetune.input_pipeline import evaluation_dataset
 from finetune.model import Model, open_model
 from finetune.scores import Evaluation
@@ -115,6 +115,7 @@ def compare(
             expected=", ".join(FORMATS),
             received=", ".join(formats),
         )
+    refuse_swapped(model, data)
     opened = open_model(model, net=net, progress=progress)
     if opened.graph_def is None:
         raise UnsupportedError(

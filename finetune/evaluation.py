@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from checkpoints.errors import DataError, GraphError, listed
+from checkpoints.errors import DataError, GraphError, UnsupportedError, UsageError, listed
 from checkpoints.progress import SILENT, Progress
-from finetune.dataset import Dataset, check_labels
+from finetune.averages_lag import Lag, measure_lag
+from finetune.batch_statistics import equal_batches, with_batch_statistics
+from finetune.dataset import Dataset, check_labels, is_dataset_directory
 from finetune.input_pipeline import evaluation_dataset, find_data_error
-from finetune.model import Model, open_model
-from finetune.scores import Evaluation
+from finetune.model import GRAPH_SUFFIXES, OTHER_SUFFIXES, SAVED_MODEL, Model, open_model
+from finetune.run import Run
+from finetune.scores import BATCH, Evaluation
 from finetune.training_data import built_beside, find_dataset
 
 BATCH_SIZE = 32
+
+LAG_PICTURES = 128
+"""How many pictures tell whether the moving averages of a run lag."""
+
+BACKGROUND = "background"
+"""Name of a class before those of the data, as in the published nets with 1001 classes."""
 
 
 def evaluate(
@@ -24,56 +35,137 @@ def evaluate(
     *,
     split: str | None = None,
     net: str | None = None,
+    batch_statistics: bool = False,
     trust: bool = False,
     progress: Progress = SILENT,
 ) -> Evaluation:
-    """Scores a model on one split.
+    """Scores a model on one split: each picture once; no variable and no file is changed.
 
     Args:
       model: a run, a model file of any form that runs, a checkpoint with `net`, or an opened one.
       data: a dataset directory or a folder of pictures.
       split: train, val or test; left out: val, else test.
       net: the net of a checkpoint.
+      batch_statistics: a diagnostic: batch norm by the statistics of each batch in place of its
+        moving averages. The result's `lag` compares the two.
       trust: whether ops that reach files, the network or Python may run.
-      progress: where it tells how far it is.
+      progress: where it tells how far it is, and warns where moving averages lag.
 
     Raises:
+      UsageError: model and data are swapped.
       DataError: the classes of model and data do not fit.
       NotFoundError: there is no such model, data or split.
+      UnsupportedError: batch statistics are asked of a model without batch norms.
     """
+    refuse_swapped(model, data)
     opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
+    diagnosed = with_batch_statistics(opened) if batch_statistics else None
     dataset = data if isinstance(data, Dataset) else open_data(data, progress)
     split = split or ("val" if "val" in dataset.splits else "test")
     count = dataset.split(split).count
     check_labels(dataset)
-    places = class_places(opened, dataset)
+    scored = _score(opened, dataset, split, BATCH_SIZE, count, trust, progress)
+    scored = replace(scored, folder=_folder_of_pictures(data))
+    if diagnosed is not None:
+        size = equal_batches(count, BATCH_SIZE)
+        by_batch = _score(diagnosed, dataset, split, size, count, trust, progress)
+        lag = measure_lag(scored.right, by_batch.right)
+        progress.say(f"{lag}, over {size} pictures a batch.")
+        return replace(by_batch, statistics=BATCH, lag=lag, folder=scored.folder)
+    if opened.averages_moved:
+        scored = replace(scored, lag=_find_lag(opened, dataset, scored, trust, progress))
+    return scored
+
+
+def _score(
+    model: Model,
+    dataset: Dataset,
+    split: str,
+    batch_size: int,
+    count: int,
+    trust: bool,
+    progress: Progress,
+) -> Evaluation:
+    """The answers for the first `count` pictures of a split."""
+    places = class_places(model, dataset)
     names: list[str] = []
     labels, probabilities = [], []
     with (
-        opened.runner(trust) as runner,
+        model.runner(trust) as runner,
         progress.task(f"Evaluating {split}", count, "pictures") as task,
     ):
         batches = runner.run_dataset(
-            lambda: evaluation_dataset(dataset, split, opened.preprocessing, BATCH_SIZE)
+            lambda: evaluation_dataset(dataset, split, model.preprocessing, batch_size).take(
+                math.ceil(count / batch_size)
+            )
         )
         try:
             for (answers,), (batch_labels, batch_names) in batches:
-                if not opened.classes:
-                    _refuse_other_count(opened, dataset, answers.shape[1])
-                probabilities.append(opened.probabilities(answers))
+                if not model.classes:
+                    _refuse_other_count(model, dataset, answers.shape[1])
+                probabilities.append(model.probabilities(answers))
                 labels.append(batch_labels)
                 names += [name.decode("utf-8", "replace") for name in batch_names]
                 task.advance(len(batch_labels))
         except GraphError as error:
             raise find_data_error(error.__cause__) or error from error.__cause__
     return Evaluation(
-        classes=opened.classes or dataset.classes,
+        classes=model.classes or (BACKGROUND,) * model.metadata.label_offset + dataset.classes,
         names=tuple(names),
         labels=places[np.concatenate(labels)],
         probabilities=np.concatenate(probabilities),
         split=split,
-        step=opened.metadata.step,
+        step=model.metadata.step,
     )
+
+
+def _find_lag(
+    model: Model, dataset: Dataset, scored: Evaluation, trust: bool, progress: Progress
+) -> Lag | None:
+    """Warns where training moved averages of batch norm and they fall short; else None."""
+    try:
+        diagnosed = with_batch_statistics(model)
+    except UnsupportedError:
+        return None
+    count = min(scored.count, LAG_PICTURES)
+    size = equal_batches(count, BATCH_SIZE)
+    by_batch = _score(diagnosed, dataset, scored.split, size, count, trust, SILENT)
+    lag = measure_lag(scored.right[: by_batch.count], by_batch.right)
+    if not lag.is_plain:
+        return None
+    progress.say(
+        f"Warning: the moving averages of batch norm lag behind: of {lag.count} pictures {lag}. "
+        "Train for more steps, or let the averages move faster; --batch-statistics scores the "
+        "whole split without them."
+    )
+    return lag
+
+
+def refuse_swapped(model: str | Path | Model, data: str | Path | Dataset) -> None:
+    """Raises UsageError where MODEL is data and DATA a model."""
+    if isinstance(model, Model) or isinstance(data, Dataset):
+        return
+    holds_data = is_dataset_directory(Path(model)) or not _is_model(Path(model))
+    if holds_data and Path(model).is_dir() and _is_model(Path(data)):
+        raise UsageError(
+            "MODEL and DATA are swapped.",
+            expected="the model first, then the data",
+            received=f"{model}, which is data, and {data}, which is a model",
+            next_step=f"Name {data} first, then {model}.",
+        )
+
+
+def _is_model(path: Path) -> bool:
+    is_file = path.is_file() and path.suffix in (*GRAPH_SUFFIXES, *OTHER_SUFFIXES)
+    is_run = Run(path).exists() or (path.name == Run.BEST and Run(path.parent).exists())
+    return is_file or is_run or (path / SAVED_MODEL).is_file()
+
+
+def _folder_of_pictures(data: str | Path | Dataset) -> Path | None:
+    """What the names of pictures are relative to: known where DATA is the folder itself."""
+    if isinstance(data, Dataset) or is_dataset_directory(Path(data)):
+        return None
+    return Path(data)
 
 
 def open_data(data: str | Path, progress: Progress) -> Dataset:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import checkpoints
-from checkpoints.errors import GraphError, NotFoundError, UnsupportedError
+from checkpoints.errors import GraphError, NotFoundError, UnsupportedError, listed
 from checkpoints.messages import GraphDef
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import CHECKPOINTS, Net
+from exporters.fixed_batch import FixedBatchRunner
 from exporters.freezing import prepare
 from exporters.frozen_file import frozen_graph_def
 from exporters.graph import Graph, read_graph
@@ -22,12 +26,12 @@ from exporters.metadata import IN_GRAPH, Metadata, read_metadata
 from exporters.runners import Runner, open_runner
 from exporters.runtime import GraphRunner
 from finetune.preprocessing import Preprocessing
-from finetune.run import Run
+from finetune.run import PREFIX, Run, read_json
 from finetune.weights import find_weights
 
 GRAPH_SUFFIXES = (".pb", ".pbtxt")
 OTHER_SUFFIXES = (".onnx", ".tflite")
-_SAVED_MODEL = "saved_model.pb"
+SAVED_MODEL = "saved_model.pb"
 _VARIABLES = "variables/variables"
 
 ANSWERS = ("probabilities", "logits")
@@ -44,6 +48,8 @@ class Model:
       metadata: class names, names of tensors, the training step.
       preprocessing: how pictures become its input.
       file: an .onnx or .tflite file, or None.
+      averages_moved: whether training moved averages of batch norm; where not, or where nothing
+        is known of it, False.
     """
 
     source: str
@@ -51,6 +57,7 @@ class Model:
     metadata: Metadata
     preprocessing: Preprocessing
     file: Path | None = None
+    averages_moved: bool = False
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -77,13 +84,15 @@ class Model:
                 expected=f"metadata with an input, and {' or '.join(roles)} among its outputs",
                 next_step="Export it with slimtune convert, which writes them.",
             )
+        runner: Runner
         if self.file is not None:
-            runner = open_runner(self.file)
-            runner.select_outputs((wanted,))
-            return runner
-        if self.graph_def is None:
+            runner = other = open_runner(self.file)
+            other.select_outputs((wanted,))
+        elif self.graph_def is not None:
+            runner = GraphRunner(self.graph_def, [pictures], [wanted], trust=trust)
+        else:
             raise GraphError(f"{self.source} holds neither a graph nor a model file.")
-        return GraphRunner(self.graph_def, [pictures], [wanted], trust=trust)
+        return runner if runner.batch_size is None else FixedBatchRunner(runner)
 
     def _pictures(self) -> str | None:
         """The tensor that takes preprocessed pictures, also where the graph preprocesses itself."""
@@ -118,11 +127,14 @@ def open_model(model: str | Path, *, net: str | None = None, progress: Progress 
     run = Run(path.parent if path.name == Run.BEST and path.is_dir() else path)
     if run.exists():
         return _from_run(run, path, progress)
+    run = Run(path.parent.parent if path.parent.name == Run.BEST else path.parent)
+    if net is None and run.exists() and _is_own_checkpoint(path):
+        return _from_checkpoint_of_run(run, path, str(path))
     if path.suffix in GRAPH_SUFFIXES and path.is_file():
         return _from_graph(path)
     if path.suffix in OTHER_SUFFIXES and path.is_file():
         return _from_other_form(path)
-    if (path / _SAVED_MODEL).is_file():
+    if (path / SAVED_MODEL).is_file():
         return _from_saved_model(path)
     if net is None and str(model) in CHECKPOINTS:
         net = CHECKPOINTS[str(model)].net
@@ -142,6 +154,12 @@ def open_model(model: str | Path, *, net: str | None = None, progress: Progress 
     return _from_checkpoint(str(model), net, progress)
 
 
+def _is_own_checkpoint(path: Path) -> bool:
+    """Whether a path is the prefix of a checkpoint as a run writes it: `model.ckpt-N`."""
+    is_named = re.fullmatch(rf"{re.escape(PREFIX)}-\d+", path.name) is not None
+    return is_named and path.with_name(f"{path.name}.index").is_file()
+
+
 def _from_run(run: Run, path: Path, progress: Progress) -> Model:
     checkpoint = run.latest() if path == run.directory else Run(path).latest()
     if checkpoint is None:
@@ -149,11 +167,53 @@ def _from_run(run: Run, path: Path, progress: Progress) -> Model:
             f"{path} holds no checkpoint yet.",
             next_step=f"slimtune train DATA --run {run.directory} --resume",
         )
+    model = _from_checkpoint_of_run(run, checkpoint, str(path))
+    progress.say(f"{path}: {checkpoint.name}")
+    _compare_labels(run, model.classes, progress)
+    return model
+
+
+def _from_checkpoint_of_run(run: Run, checkpoint: Path, source: str) -> Model:
     graph = read_graph(run.graph_file)
     with checkpoints.open(checkpoint) as saved:
-        model = _model(str(path), graph, saved)
-        progress.say(f"{path}: {saved.family.prefix.name}")
-        return replace(model, metadata=replace(model.metadata, step=saved.family.step))
+        model = _model(source, graph, saved)
+        metadata = replace(model.metadata, step=saved.family.step)
+    return replace(model, metadata=metadata, averages_moved=_moves_averages(run))
+
+
+def _compare_labels(run: Run, classes: tuple[str, ...], progress: Progress) -> None:
+    """labels.txt is for people: an edited one is said to have no effect."""
+    if not run.labels_file.is_file():
+        return
+    text = run.labels_file.read_text(encoding="utf-8", errors="replace")
+    if text.rstrip("\n") == "\n".join(classes):
+        return
+    names = text.rstrip("\n").split("\n")
+    different = [
+        f"line {line}: {new!r} in the place of {old!r}"
+        for line, (old, new) in enumerate(zip_longest(classes, names, fillvalue=""), 1)
+        if old != new
+    ]
+    convert = ["slimtune", "convert", str(run.directory), "model.pb", "--labels"]
+    progress.say(
+        f"Warning: {run.labels_file} is not what train wrote; the names inside the run count:\n"
+        f"{listed(different)}\n"
+        f"For a model with other names: {shlex.join([*convert, str(run.labels_file)])}"
+    )
+
+
+def _moves_averages(run: Run) -> bool:
+    """Whether the plan of a run has variables that training changes past the optimiser."""
+    if not run.plan_file.is_file():
+        return False
+    plan = read_json(run.plan_file)
+    variables = plan.get("variables") if isinstance(plan, dict) else None
+    return isinstance(variables, list) and any(
+        isinstance(variable, dict)
+        and variable.get("state") == "trainable"
+        and not variable.get("optimised")
+        for variable in variables
+    )
 
 
 def _from_graph(path: Path) -> Model:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.errors import DataError, NotFoundError, listed
-from checkpoints.files import write_text
+from checkpoints.files import atomic_file
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow, session_config
+from finetune.arrays import array_batches
 from finetune.model import Model, open_model
 from finetune.picture_formats import PICTURE_SUFFIXES, PictureError
 from finetune.pictures import clean
@@ -97,7 +98,21 @@ def write_csv(predictions: Sequence[Prediction], path: Path) -> None:
     for prediction in predictions:
         answers = [(c["label"], f"{c['probability']:.6f}") for c in prediction.classes]
         writer.writerow([prediction.path, *(cell for pair in answers for cell in pair)])
-    write_text(path, text.getvalue())
+    with atomic_file(path) as file:
+        # Names of files that are no UTF-8 come out as they are.
+        file.write(text.getvalue().encode("utf-8", "surrogateescape"))
+
+
+def read_listed_paths(lines: Iterable[str]) -> list[str]:
+    """Paths from a list of them, one a line, as `find` writes it; blank lines do not count.
+
+    Raises:
+      NotFoundError: there is none.
+    """
+    paths = [path for line in lines if (path := line.rstrip("\r\n")).strip()]
+    if not paths:
+        raise NotFoundError("The list names no picture.", expected="a path a line")
+    return paths
 
 
 def picture_files(paths: Iterable[str | Path]) -> Iterator[Path]:
@@ -134,7 +149,10 @@ def _batches(
     broken: list[str] = []
     for file in files:
         if file.suffix == ".npy":
-            yield from _array_batches(model, file, progress)
+            if encoded:
+                yield names, preprocess(encoded), len(encoded)
+                names, encoded = [], []
+            yield from array_batches(file, model.preprocessing, BATCH_SIZE, progress)
             continue
         try:
             encoded.append(clean(file).encoded)
@@ -170,38 +188,3 @@ class Preprocessor:
         """float32 [pictures, size, size, 3]."""
         run = self._session.run
         return np.stack([run(self._image, {self._encoded: data}) for data in encoded])
-
-
-def _array_batches(
-    model: Model, file: Path, progress: Progress
-) -> Iterator[tuple[list[str], NDArray[np.float32], int]]:
-    images = _read_array(file, model.preprocessing.image_size)
-    lowest, highest = model.preprocessing.value_range
-    found = float(images.min()), float(images.max())
-    span = highest - lowest
-    unused = found[0] > lowest + 0.45 * span or found[1] < highest - 0.45 * span
-    if found[0] < lowest - 1e-3 or found[1] > highest + 1e-3 or unused:
-        progress.say(
-            f"Warning: {file} holds values from {found[0]:g} to {found[1]:g}; the model was "
-            f"trained on {lowest:g} to {highest:g} ({model.preprocessing.name} preprocessing)."
-        )
-    for start in range(0, len(images), BATCH_SIZE):
-        batch = images[start : start + BATCH_SIZE]
-        names = [f"{file}[{start + place}]" for place in range(len(batch))]
-        yield names, batch, int(start + BATCH_SIZE >= len(images))
-
-
-def _read_array(file: Path, size: int) -> NDArray[np.float32]:
-    """float32 [count, size, size, 3] of a .npy file; never unpickled."""
-    try:
-        array = np.load(file, allow_pickle=False, mmap_mode="r")
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{file} is no array.", received=error) from error
-    images = array[None] if array.ndim == 3 else array
-    if images.shape[1:] != (size, size, 3) or not len(images) or images.dtype.kind not in "fiu":
-        raise DataError(
-            f"{file} is not the net's input.",
-            expected=f"numbers [{size}, {size}, 3] or [count, {size}, {size}, 3]",
-            received=f"{array.dtype} {list(array.shape)}",
-        )
-    return np.asarray(images, np.float32)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finetune.report.facts import Scores, wilson_interval
+from finetune.intervals import wilson_interval
+from finetune.report.facts import Scores
 
 MATRIX_CLASSES = 50
 """With more classes the matrix is left out and more of its worst pairs are listed."""

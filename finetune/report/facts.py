@@ -15,9 +15,6 @@ from checkpoints.errors import RunError
 from finetune.config import TrainConfig
 from finetune.run import Run, read_json
 
-Z_95 = 1.959963984540054
-"""The normal distribution's quantile for an interval of 95 %."""
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -270,24 +267,3 @@ def _unlike(file: Path, expected: str, error: Exception) -> RunError:
         received=f"{type(error).__name__}: {error}",
         next_step="Remove the file, or train again with --overwrite.",
     )
-
-
-def wilson_interval(right: int, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share.
-
-    Args:
-      right: how many of `count` had the property.
-      count: how many there were, at least 1.
-
-    Returns:
-      Its lower and upper end, shares from 0 to 1.
-
-    Source:
-      Wilson 1927, Probable inference, the law of succession, and statistical inference.
-    """
-    share = right / count
-    square = Z_95 * Z_95
-    centre = (share + square / (2 * count)) / (1 + square / count)
-    spread = math.sqrt(share * (1 - share) / count + square / (4 * count * count))
-    half = Z_95 * spread / (1 + square / count)
-    return max(0.0, centre - half), min(1.0, centre + half)

@@ -11,11 +11,12 @@ from typing import Any
 
 from checkpoints.files import write_text
 from checkpoints.progress import SILENT, Progress
+from finetune.intervals import wilson_interval
 from finetune.report.charts import make_charts
 from finetune.report.classes import class_rows, matrix, worst_pairs
 from finetune.report.commands import commands, options
 from finetune.report.extras import Extras
-from finetune.report.facts import Answer, Facts, StoredPlan, read_facts, wilson_interval
+from finetune.report.facts import Answer, Facts, StoredPlan, read_facts
 from finetune.report.pictures import (
     FoundData,
     find_data,

@@ -2,42 +2,201 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from scripts.output import Output
 from scripts.verb import shell_words, verb
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-@verb("evaluate", example="slimtune evaluate runs/flowers flowers-data --split val")
+    from finetune.scores import Evaluation
+
+MISTAKES_SHOWN = 5
+CONFUSIONS_SHOWN = 5
+
+
+@verb(
+    "evaluate",
+    example="slimtune evaluate runs/flowers flowers-data --split val\n"
+    "slimtune evaluate runs/flowers flowers-data --watch --timeout 600",
+)
 @click.argument("model", type=click.Path())
 @click.argument("data", type=click.Path())
 @click.option("--split", metavar="train|val|test", help="Default: val, else test.")
 @click.option("--net", metavar="NAME", help="The net of a checkpoint.")
+@click.option(
+    "--watch",
+    "is_watching",
+    is_flag=True,
+    help="Evaluate each checkpoint of a training, as it comes, until the training ends.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="With --watch: end after so long without a sign of training; 1800.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="With --watch: time between two looks; 5.",
+)
+@click.option(
+    "--batch-statistics",
+    is_flag=True,
+    help="A diagnostic: batch norm by the statistics of each batch, held against its averages.",
+)
 @click.option("--trust", is_flag=True, help="Let a graph use files, network and Python ops.")
 def command(
-    output: Output, model: str, data: str, split: str | None, net: str | None, trust: bool
+    output: Output,
+    model: str,
+    data: str,
+    split: str | None,
+    net: str | None,
+    is_watching: bool,
+    timeout: float | None,
+    interval: float | None,
+    batch_statistics: bool,
+    trust: bool,
 ) -> None:
     """Score MODEL on DATA, each picture once.
 
-    MODEL is a run, a .pb, .onnx or .tflite, a SavedModel, or a checkpoint with --net.
-    """
-    from rich.table import Table
+    MODEL is a run, a .pb, .onnx or .tflite, a SavedModel, or a checkpoint with --net. RUN is its
+    newest checkpoint, RUN/best its best one, RUN/model.ckpt-N any. No file of it is changed.
 
+    Intervals are of 95 % (Wilson). The calibration error compares the confidence of answers with
+    their accuracy, in 15 bins. A sure mistake is often a wrong label.
+    """
+    if is_watching:
+        _watch(output, model, data, split, net, timeout, interval, batch_statistics, trust)
+        return
+    if timeout is not None or interval is not None:
+        raise click.UsageError("--timeout and --interval go with --watch.")
     from finetune.evaluation import evaluate
 
-    found = evaluate(model, data, split=split, net=net, trust=trust, progress=output)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("class", "pictures", "precision", "recall"):
-        table.add_column(heading, justify="left" if heading == "class" else "right")
-    for row in found.per_class():
-        shares = ("-" if row[k] is None else f"{row[k]:.1%}" for k in ("precision", "recall"))
-        table.add_row(row["class"], str(row["count"]), *shares)
-    top5 = "" if found.top5 is None else f", top-5 {found.top5:.1%}"
-    step = "" if found.step is None else f" at step {found.step}"
+    found = evaluate(
+        model,
+        data,
+        split=split,
+        net=net,
+        batch_statistics=batch_statistics,
+        trust=trust,
+        progress=output,
+    )
     output.result(
         {"model": model, "data": data, **found.as_json()},
-        table,
-        f"{model}{step}: accuracy {found.accuracy:.1%}{top5} on {found.count} pictures of "
-        f"{found.split}.",
+        class_table(found),
+        *_notes(found),
+        f"{model}{_step(found)}: {summary(found)}.",
     )
     output.next(shell_words("slimtune", "convert", model, "model.pb"))
+
+
+def _watch(
+    output: Output,
+    model: str,
+    data: str,
+    split: str | None,
+    net: str | None,
+    timeout: float | None,
+    interval: float | None,
+    batch_statistics: bool,
+    trust: bool,
+) -> None:
+    from finetune.watching import INTERVAL, TIMED_OUT, TIMEOUT, watch
+
+    def tell(found: Evaluation) -> None:
+        line = f"{model}{_step(found)}: {summary(found)}."
+        if output.as_json:
+            output.say(line)
+        else:
+            output.result({}, line)
+
+    watched = watch(
+        model,
+        data,
+        split=split,
+        net=net,
+        batch_statistics=batch_statistics,
+        interval=INTERVAL if interval is None else interval,
+        timeout=TIMEOUT if timeout is None else timeout,
+        trust=trust,
+        each=tell,
+        progress=output,
+    )
+    best = max(watched.results, key=lambda found: found.accuracy)
+    how = "The watch ended" if watched.ended == TIMED_OUT else "The training is finished"
+    output.result(
+        {
+            "model": model,
+            "data": data,
+            "results": [found.as_json() for found in watched.results],
+            "skipped": watched.skipped,
+            "ended": watched.ended,
+        },
+        f"{how}; best{_step(best)}: {best.accuracy:.1%}.",
+    )
+
+
+def summary(found: Evaluation) -> str:
+    """The figures of the whole split, in one line."""
+    low, high = found.accuracy_interval
+    top5 = "" if found.top5 is None else f", top-5 {found.top5:.1%}"
+    return (
+        f"accuracy {found.accuracy:.1%} ({low:.1%} to {high:.1%}){top5}, calibration error "
+        f"{found.calibration().ece:.3f}, on {found.count} pictures of {found.split}"
+    )
+
+
+def class_table(found: Evaluation) -> Table:
+    """The classes, one a row."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("class", "pictures", "precision", "recall", "95 % interval", "F1"):
+        table.add_column(heading, justify="left" if heading == "class" else "right")
+    for row in found.per_class():
+        interval = row["recall_interval"]
+        table.add_row(
+            # A class may be called "[red]".
+            Text(row["class"]),
+            f"{row['count']:,}",
+            _share(row["precision"]),
+            _share(row["recall"]),
+            "-" if interval is None else f"{interval[0]:.0%} to {interval[1]:.0%}",
+            "-" if row["f1"] is None else f"{row['f1']:.3f}",
+        )
+    return table
+
+
+def _notes(found: Evaluation) -> list[str]:
+    """The commonest confusions and the surest mistakes."""
+    lines = []
+    confusions = found.confusions(CONFUSIONS_SHOWN)
+    if confusions:
+        lines.append("")
+        lines.append("Commonest confusions:")
+        lines += [f"  {n} of {of} {true} called {said}" for true, said, n, of in confusions]
+    mistakes = found.mistakes(MISTAKES_SHOWN)
+    if mistakes:
+        lines.append("")
+        lines.append("Surest mistakes (odd pictures, or wrong labels):")
+        lines += [
+            f"  {wrong['path']}: {wrong['predicted']} {wrong['probability']:.1%}, labelled "
+            f"{wrong['label']}"
+            for wrong in mistakes
+        ]
+    return [*lines, ""]
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _step(found: Evaluation) -> str:
+    return "" if found.step is None else f" at step {found.step}"

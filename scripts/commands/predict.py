@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import click
@@ -10,7 +12,11 @@ from scripts.output import Output
 from scripts.verb import verb
 
 
-@verb("predict", example="slimtune predict model.pb rose.jpg --top 3")
+@verb(
+    "predict",
+    example="slimtune predict model.pb rose.jpg --top 3\n"
+    "find pictures -name '*.jpg' | slimtune predict model.pb - --csv answers.csv",
+)
 @click.argument("model", type=click.Path())
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Classes shown.")
@@ -30,13 +36,17 @@ def command(
 ) -> None:
     """Classify FILES (pictures, folders, .npy arrays) with MODEL.
 
-    MODEL is a run, a .pb, .onnx or .tflite, a SavedModel, or a checkpoint with --net.
+    MODEL is a run, a .pb, .onnx or .tflite, a SavedModel, or a checkpoint with --net. In the
+    place of FILES, - reads their paths from stdin, one a line.
 
-    Class names and preprocessing travel inside the model: nothing else is needed.
+    Class names and preprocessing travel inside the model: nothing else is needed. An array is
+    the net's input as it is, [height, width, 3] or [count, height, width, 3]; values that do not
+    fit the stored preprocessing get a warning.
     """
     from checkpoints.files import refuse_existing
     from finetune.prediction import predict, write_csv
 
+    files = _with_listed(files)
     if csv_file is not None:
         refuse_existing(Path(csv_file), overwrite)
         _refuse_own_input(csv_file, (model, *files))
@@ -51,6 +61,20 @@ def command(
     output.result(
         {"model": model, "predictions": [p.as_json() for p in predictions]}, "\n".join(lines)
     )
+
+
+def _with_listed(files: tuple[str, ...]) -> tuple[str, ...]:
+    """The files, with those that stdin lists in the place of `-`."""
+    if "-" not in files:
+        return files
+    from finetune.prediction import read_listed_paths
+
+    if files.count("-") > 1:
+        raise click.UsageError("stdin, as -, can be read once.")
+    place = files.index("-")
+    # File names are bytes: those that are no UTF-8 must come out as they were.
+    stdin = io.TextIOWrapper(sys.stdin.buffer, "utf-8", "surrogateescape")
+    return (*files[:place], *read_listed_paths(stdin), *files[place + 1 :])
 
 
 def _refuse_own_input(csv_file: str, inputs: tuple[str, ...]) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 import types
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from checkpoints.published import NETS, Net, Paper
 
@@ -81,27 +79,3 @@ def tiny_checkpoint(tiny_net, tmp_path):
         session.run(v1.global_variables_initializer())
         v1.train.Saver().save(session, str(path), write_meta_graph=False)
     return path
-
-
-@pytest.fixture(scope="session")
-def colour_pictures(tmp_path_factory):
-    """Class folders of 20 noisy 20x20 pictures each: red, green, blue."""
-    folder = tmp_path_factory.mktemp("colours") / "pictures"
-    random = np.random.default_rng(4)
-    for place, name in enumerate(["red", "green", "blue"]):
-        (folder / name).mkdir(parents=True)
-        for number in range(20):
-            pixels = random.integers(0, 120, (20, 20, 3), np.uint8)
-            pixels[:, :, place] += 130
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def colours(colour_pictures):
-    """The dataset built of them, a fifth for validation."""
-    from finetune.build import build
-
-    out = colour_pictures.parent / "dataset"
-    build(colour_pictures, out, val=0.2)
-    return out

@@ -1,3 +1,6 @@
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -27,12 +30,60 @@ def test_accuracy_and_confusion():
     assert FOUR.confusion().tolist() == [[1, 1, 0], [0, 2, 0], [0, 0, 0]]
 
 
-def test_precision_and_recall_are_absent_where_nothing_defines_them():
+def test_precision_recall_and_f1_are_absent_where_nothing_defines_them():
+    half, whole = pytest.approx([0.0945, 0.9055], abs=5e-5), pytest.approx([0.3424, 1.0], abs=5e-5)
     assert FOUR.per_class() == [
-        {"class": "a", "count": 2, "precision": 1.0, "recall": 0.5},
-        {"class": "b", "count": 2, "precision": pytest.approx(2 / 3), "recall": 1.0},
-        {"class": "c", "count": 0, "precision": None, "recall": None},
+        {
+            "class": "a",
+            "count": 2,
+            "precision": 1.0,
+            "recall": 0.5,
+            "recall_interval": half,
+            "f1": pytest.approx(2 / 3),
+        },
+        {
+            "class": "b",
+            "count": 2,
+            "precision": pytest.approx(2 / 3),
+            "recall": 1.0,
+            "recall_interval": whole,
+            "f1": pytest.approx(0.8),
+        },
+        {
+            "class": "c",
+            "count": 0,
+            "precision": None,
+            "recall": None,
+            "recall_interval": None,
+            "f1": None,
+        },
     ]
+
+
+def test_the_accuracy_has_its_wilson_interval():
+    assert FOUR.accuracy_interval == pytest.approx((0.3006, 0.9544), abs=5e-5)
+
+
+def test_calibration_is_of_the_most_probable_class():
+    # Confidences 0.8, 0.7, 0.6, 0.5, each in a bin of its own; all right but the second.
+    assert FOUR.calibration().ece == pytest.approx((0.2 + 0.7 + 0.4 + 0.5) / 4)
+
+
+def test_mistakes_stand_surest_first_with_their_paths():
+    two = evaluation([0, 1, 2], [[0.3, 0.6, 0.1], [0.9, 0.1, 0.0], [0.0, 0.0, 1.0]])
+    assert two.mistakes() == [
+        {"path": "1.jpg", "label": "b", "predicted": "a", "probability": pytest.approx(0.9)},
+        {"path": "0.jpg", "label": "a", "predicted": "b", "probability": pytest.approx(0.6)},
+    ]
+    assert two.mistakes(1) == two.mistakes()[:1]
+    placed = dataclasses.replace(two, folder=Path("pictures"))
+    assert placed.mistakes(1)[0]["path"] == str(Path("pictures") / "1.jpg")
+
+
+def test_confusions_stand_commonest_first():
+    found = evaluation([0, 0, 0, 1], np.eye(3)[[1, 1, 2, 2]])
+    assert found.confusions(5) == [("a", "b", 2, 3), ("a", "c", 1, 3), ("b", "c", 1, 1)]
+    assert found.confusions(1) == [("a", "b", 2, 3)]
 
 
 def test_top_5_means_something_with_more_than_five_classes():

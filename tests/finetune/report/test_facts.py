@@ -3,18 +3,8 @@ import json
 import pytest
 
 from checkpoints.errors import RunError
-from finetune.report.facts import read_facts, wilson_interval
+from finetune.report.facts import read_facts
 from finetune.run import Run
-
-
-@pytest.mark.parametrize(
-    ("right", "count", "low", "high"),
-    # Newcombe 1998, table I (method 3: the score interval without continuity correction).
-    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
-)  # fmt: skip
-def test_wilson_intervals_as_published(right, count, low, high):
-    assert wilson_interval(right, count) == pytest.approx((low, high), abs=5e-5)
-    assert wilson_interval(count - right, count) == pytest.approx((1 - high, 1 - low), abs=5e-5)
 
 
 def test_what_the_files_of_a_run_say(make_run):
