@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from exporters.runtime import load_tensorflow
 from finetune.run import Run
+
+HISTOGRAM_BUCKETS = 40
 
 
 class MetricsLog:
@@ -33,6 +39,50 @@ class MetricsLog:
         self._events.add_summary(summary, step)
         self._events.flush()
 
+    def write_variables(self, step: int, session: Any, variables: Sequence[Any]) -> None:
+        """Logs a histogram of each variable, for TensorBoard alone.
+
+        Args:
+          step: how many steps were done.
+          session: that holds their values.
+          variables: TensorFlow variables of floats.
+        """
+        summary = load_tensorflow().compat.v1.Summary()
+        for variable, value in zip(variables, session.run(list(variables)), strict=True):
+            if value.size and np.isfinite(value).all():
+                tag = f"variables/{variable.op.name}"
+                summary.value.add(tag=tag, histo=histogram(value))
+        self._events.add_summary(summary, step)
+        self._events.flush()
+
+    def write_picture(self, tag: str, png: bytes, width: int, height: int) -> None:
+        """Logs a picture that belongs to the beginning of the run, for TensorBoard alone."""
+        v1 = load_tensorflow().compat.v1
+        image = v1.Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=png)
+        summary = v1.Summary(value=[v1.Summary.Value(tag=tag, image=image)])
+        self._events.add_summary(summary, 0)
+        self._events.flush()
+
     def close(self) -> None:
         """Closes the event file."""
         self._events.close()
+
+
+def histogram(values: NDArray[Any]) -> Any:
+    """How values are spread, as a tensorflow.HistogramProto.
+
+    Args:
+      values: finite numbers, at least one.
+    """
+    numbers = np.asarray(values, np.float64).ravel()
+    counts, edges = np.histogram(numbers, bins=HISTOGRAM_BUCKETS)
+    return load_tensorflow().compat.v1.HistogramProto(
+        min=numbers.min(),
+        max=numbers.max(),
+        num=numbers.size,
+        sum=numbers.sum(),
+        sum_squares=np.square(numbers).sum(),
+        # A bucket ends at its limit and begins at the limit before it.
+        bucket_limit=edges[1:],
+        bucket=counts,
+    )
