@@ -69,6 +69,15 @@ def step_command(step: Step) -> Command:
     return python("scripts.bench.step", step.function, str(step.repeat), *step.arguments)
 
 
+def program_environment() -> dict[str, str]:
+    """The environment of measured programs: this one, but Python may keep its bytecode.
+
+    Packages are compiled when they are installed. Where bytecode may not be written, a checkout
+    would be compiled anew at every start, and only slimtune, not its peers, would pay for it.
+    """
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+
 def _run_program(arguments: tuple[str, ...], directory: Path, limit: float) -> tuple[Run, str]:
     with tempfile.TemporaryDirectory(prefix="slimtune-run-") as name:
         report, stdout, stderr = (Path(name) / part for part in ("report", "stdout", "stderr"))
@@ -77,6 +86,7 @@ def _run_program(arguments: tuple[str, ...], directory: Path, limit: float) -> t
             process = subprocess.Popen(
                 [*launcher, str(report), *arguments],
                 cwd=directory,
+                env=program_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -27,6 +27,13 @@ def test_a_command_gives_what_it_printed_and_its_figures(tmp_path):
     assert run.seconds > 0
 
 
+def test_python_may_keep_its_bytecode(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("KEPT", "yes")
+    code = "import os, sys; print(sys.dont_write_bytecode, os.environ['KEPT'])"
+    assert run_work(program(code), tmp_path)[1] == "False yes\n"
+
+
 def test_waiting_counts_as_wall_time_and_not_as_cpu_time(tmp_path):
     run, _ = run_work(program("import time; time.sleep(0.5)"), tmp_path)
     assert run.seconds > 0.5
