@@ -55,6 +55,7 @@ class ClassRow:
       precision: share of it among what was called by its name; None where nothing was.
       recall: share of its pictures that were called by its name; None without pictures.
       interval: the 95 % interval of the recall, or None.
+      f1: the harmonic mean of precision and recall; None where nothing defines it.
     """
 
     name: str
@@ -62,6 +63,7 @@ class ClassRow:
     precision: float | None
     recall: float | None
     interval: tuple[float, float] | None
+    f1: float | None
 
 
 def matrix(scores: Scores) -> list[tuple[str, list[Cell]]] | None:
@@ -114,6 +116,9 @@ def class_rows(scores: Scores) -> tuple[list[ClassRow], int]:
             float(right[place] / called[place]) if called[place] else None,
             float(right[place] / counts[place]) if counts[place] else None,
             wilson_interval(int(right[place]), int(counts[place])) if counts[place] else None,
+            float(2 * right[place] / (counts[place] + called[place]))
+            if counts[place] + called[place]
+            else None,
         )
         for place, name in enumerate(scores.classes)
     ]

@@ -25,6 +25,7 @@ from finetune.report.pictures import (
     thumbnail_of_file,
 )
 from finetune.report.proof import prove_frozen
+from finetune.report.reliability import reliability
 from finetune.run import Run
 
 MAX_PREDICTIONS = 12
@@ -142,6 +143,7 @@ def _render(facts: Facts, extras: Extras, data: FoundData, progress: Progress) -
                 "matrix": matrix(scores),
                 "pairs": worst_pairs(scores),
                 "class_rows": class_rows(scores),
+                "reliability": reliability(scores),
                 "mistakes": [shown(answer) for answer in mistakes],
                 "right_answers": [shown(answer) for answer in right],
             }

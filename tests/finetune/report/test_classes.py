@@ -44,10 +44,10 @@ def test_pairs_stand_most_pictures_first_then_smaller_classes():
 
 def test_classes_stand_weakest_first_and_the_undefined_last():
     rows, left_out = class_rows(scores([[4, 0, 0], [1, 1, 0], [0, 0, 0]]))
-    assert [(r.name, r.count, r.recall, r.precision) for r in rows] == [
-        ("b", 2, 0.5, 1.0),
-        ("a", 4, 1.0, 0.8),
-        ("c", 0, None, None),
+    assert [(r.name, r.count, r.recall, r.precision, r.f1) for r in rows] == [
+        ("b", 2, 0.5, 1.0, 2 / 3),
+        ("a", 4, 1.0, 0.8, 8 / 9),
+        ("c", 0, None, None, None),
     ]
     assert rows[2].interval is None
     assert left_out == 0

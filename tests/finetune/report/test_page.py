@@ -167,7 +167,7 @@ def test_people_who_do_not_see_get_everything(make_run, predictions):
     assert levels.count(1) == 1
     assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
     plots = [a for a in page.named("div") if a.get("class") == "plot"]
-    assert [a["role"] for a in plots] == ["img"] * 4
+    assert [a["role"] for a in plots] == ["img"] * 5
     assert plots[0]["aria-label"] == (
         "Loss by step: training from 2 at step 1 to 0.1 at step 20."
     )  # fmt: skip
