@@ -159,6 +159,9 @@ def _check_source(result: CheckResult, source: Source, cleaned: Sequence[Cleaned
                 Problem("empty-class", str(source.root / name), "has no usable picture")
             )
     result.problems.extend(_similar_classes(source.root, source.classes))
+    if len(filled) == 1 and len(cleaned) >= _FEW_RECORDS:
+        detail = f"all {len(cleaned)} pictures have the label {source.classes[filled.pop()]}"
+        result.problems.append(Problem("one-label", str(source.root), detail))
     by_digest: dict[bytes, list[int]] = defaultdict(list)
     for picture in cleaned:
         by_digest[picture.digest].append(picture.item)

@@ -61,6 +61,8 @@ _MODE_NAMES = {
     "P": "palette to RGB",
 }
 
+_FORMAT_NAMES = {"PPM": "plain pixels"}
+
 _FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")
 _LOSSLESS = frozenset({"PNG", "GIF", "BMP", "DIB", "PPM"})
 
@@ -274,7 +276,9 @@ def _encode_again(
     image.load()
     # Further pictures of a JPEG stood behind its end.
     frames = 1 if source_format == "JPEG" else getattr(image, "n_frames", 1)
-    pixels = _three_channels(name, data, image, changes)
+    # What a PGM file holds is what a grey PNG can hold.
+    keeps_grey = source_format == "PPM" and image.mode == "L"
+    pixels = image if keeps_grey else _three_channels(name, data, image, changes)
     if orientation != 1:
         pixels = pixels.transpose(_turn(orientation))
         changes.append(f"EXIF orientation {orientation} applied")
@@ -287,11 +291,11 @@ def _encode_again(
         changes.append(f"first of several pictures in a {source_format}")
     target = "PNG" if is_lossless else "JPEG"
     if source_format != target:
-        changes.append(f"{source_format} to {target}")
+        changes.append(f"{_FORMAT_NAMES.get(source_format, source_format)} to {target}")
     elif not changes:
         changes.append(f"{source_format} encoded again")
     # A new picture, so that no metadata (orientation, profile) is written again.
-    bare = ImageModule.new("RGB", pixels.size)
+    bare = ImageModule.new(pixels.mode, pixels.size)
     bare.paste(pixels)
     buffer = io.BytesIO()
     if is_lossless:

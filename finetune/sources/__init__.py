@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SOURCES: dict[str, str] = {
+    "idx": "finetune.sources.idx",
+    "cifar": "finetune.sources.cifar",
     "folders": "finetune.sources.folders",
 }
 """Kinds of sources -> their modules, in the order in which they are asked; folders take what is left."""
 
 READERS: dict[str, str] = {
     "files": "finetune.sources.files",
+    "idx": "finetune.sources.idx",
+    "cifar": "finetune.sources.cifar",
 }
 """Where one picture lies -> the module whose `read_item(root, path)` gives its bytes."""
 

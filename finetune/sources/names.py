@@ -47,3 +47,8 @@ def _is_unicode(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def number_names(highest: int) -> tuple[str, ...]:
+    """`0` to `highest`: how classes are called that have numbers only."""
+    return tuple(str(number) for number in range(highest + 1))
