@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from checkpoints.errors import RunError, UsageError, listed
 from finetune.optimizers import DEFAULT_LEARNING_RATES
-from finetune.schedules import SCHEDULES
+from finetune.option_checks import CHECKS
 
 DEFAULT_EPOCHS = 10
-AUGMENTS = ("none", "fast", "full")
-RESUMABLE = ("steps", "epochs", "learning_rate", "eval_every", "keep")
+UNFREEZE_FACTOR = 0.1
+"""The learning rate after unfreezing is this share of the first, unless another is given."""
+
+RESUMABLE = (
+    "steps",
+    "epochs",
+    "learning_rate",
+    "unfreeze_learning_rate",
+    "schedule",
+    "decay_steps",
+    "decay_rate",
+    "staircase",
+    "end_learning_rate",
+    "warmup_steps",
+    "eval_every",
+    "patience",
+    "keep",
+)
 """Options that a resumed run may change; all others stay what they were."""
 
 NOT_STORED = ("resume", "overwrite")
@@ -37,18 +52,36 @@ class TrainConfig:
       steps: how many steps the run has in all; or
       epochs: how many times each training picture is shown. Neither: 10 epochs.
       batch_size: pictures a step.
-      optimizer: adam, rmsprop, momentum or sgd.
+      unfreeze_at: stages, as in ("1000:all",) or ("5e:Net/Block7", "Net/Block8"): from this step,
+        or after so many epochs, these scopes train too.
+      unfreeze_learning_rate: the rate from the first such stage on; None: a tenth of the first.
+      learning_rate_factors: as in ("Net/Logits=10",): factors of the rate by scope.
+      layer_decay: factor of the rate for each block farther from the head; None: all alike.
+      optimizer: adam, rmsprop, momentum, sgd, adagrad or ftrl.
       learning_rate: of the first step; None: one that suits the optimiser.
-      schedule: fixed or exponential.
-      decay_steps: steps over which the rate is multiplied once by decay_rate; None: two epochs.
+      schedule: fixed, exponential, polynomial or cosine.
+      decay_steps: steps over which the rate is multiplied once by decay_rate (None: two epochs),
+        or falls to its last value (None: all steps there are).
       decay_rate: the factor.
       staircase: whether the rate falls in steps instead of continuously.
+      end_learning_rate: what polynomial and cosine fall to.
+      warmup_steps: steps over which the rate rises to the first rate.
+      clip_norm: gradients with a larger global norm are scaled down to it; None: never.
       weight_decay: factor of the L2 loss of each trained weight.
       label_smoothing: share of the label that is spread over all classes.
+      class_weights: "balanced", or a CSV file of class,weight; None: all pictures count alike.
+      loss: a loss of one's own, "module:function"; None: softmax cross entropy.
+      hidden: widths of hidden layers before the logits; empty: a linear head.
+      activation: of the hidden layers: relu or leaky-relu.
       dropout: share of activations dropped before the logits; None: the net's own.
+      batch_norm_decay: share of its old value that an average of a trained batch norm keeps a
+        step; None: one that suits the number of steps.
+      ema: share of its old value that a moving average of the weights keeps a step; None: none.
+      precision: auto, fp32 or bf16.
       augment: none, fast or full.
       seed: of initialisers, order and augmentation.
       eval_every: steps between evaluations; None: five in a run, at most one an epoch.
+      patience: evaluations without a better one after which training ends; None: never.
       keep: how many of the last checkpoints are kept, the best apart.
       resume: go on with the run in the directory.
       overwrite: replace the run in the directory.
@@ -65,18 +98,33 @@ class TrainConfig:
     steps: int | None = None
     epochs: int | None = None
     batch_size: int = 32
+    unfreeze_at: tuple[str, ...] = ()
+    unfreeze_learning_rate: float | None = None
+    learning_rate_factors: tuple[str, ...] = ()
+    layer_decay: float | None = None
     optimizer: str = "adam"
     learning_rate: float | None = None
     schedule: str = "fixed"
     decay_steps: int | None = None
     decay_rate: float = 0.94
     staircase: bool = False
+    end_learning_rate: float = 0.0
+    warmup_steps: int = 0
+    clip_norm: float | None = None
     weight_decay: float = 0.00004
     label_smoothing: float = 0.0
+    class_weights: str | None = None
+    loss: str | None = None
+    hidden: tuple[int, ...] = ()
+    activation: str = "relu"
     dropout: float | None = None
+    batch_norm_decay: float | None = None
+    ema: float | None = None
+    precision: str = "auto"
     augment: str = "full"
     seed: int = 0
     eval_every: int | None = None
+    patience: int | None = None
     keep: int = 3
     resume: bool = False
     overwrite: bool = False
@@ -85,13 +133,18 @@ class TrainConfig:
         """Raises UsageError with every option that makes no sense."""
         problems = [
             f"{_flag(name)}: expected {expected}, received {getattr(self, name)!r}"
-            for name, expected, is_right in _CHECKS
+            for name, expected, is_right in CHECKS
             if getattr(self, name) is not None and not is_right(getattr(self, name))
         ]
         if self.steps is not None and self.epochs is not None:
             problems.append("--steps and --epochs: expected one of them, received both")
         if self.resume and self.overwrite:
             problems.append("--resume and --overwrite: expected one of them, received both")
+        if self.loss is not None and (self.label_smoothing or self.class_weights):
+            problems.append(
+                "--loss: expected neither --label-smoothing nor --class-weights with a loss of "
+                "one's own"
+            )
         if problems:
             raise UsageError(
                 "The training options do not fit:\n" + listed(problems),
@@ -104,6 +157,13 @@ class TrainConfig:
         if self.learning_rate is not None:
             return self.learning_rate
         return DEFAULT_LEARNING_RATES[self.optimizer]
+
+    @property
+    def later_learning_rate(self) -> float:
+        """The rate after unfreezing."""
+        if self.unfreeze_learning_rate is not None:
+            return self.unfreeze_learning_rate
+        return self.first_learning_rate * UNFREEZE_FACTOR
 
     def total_steps(self, pictures: int) -> int:
         """Steps of the whole run; the last partial batch of an epoch counts as a step."""
@@ -172,6 +232,14 @@ class TrainConfig:
             changes.setdefault("steps", None)
         return dataclasses.replace(self, **changes)
 
+    def changes_from(self, before: TrainConfig) -> list[str]:
+        """The options that differ, as in "--steps: 200, was 100"."""
+        return [
+            f"{_flag(name)}: {getattr(self, name)}, was {getattr(before, name)}"
+            for name in ("data", *RESUMABLE)
+            if getattr(self, name) != getattr(before, name)
+        ]
+
 
 def steps_an_epoch(pictures: int, batch_size: int) -> int:
     """Steps in which every picture is shown once; at least one."""
@@ -180,48 +248,3 @@ def steps_an_epoch(pictures: int, batch_size: int) -> int:
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
-
-
-def _positive(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
-
-
-def _above_zero(value: Any) -> bool:
-    return _is_number(value) and value > 0
-
-
-def _from_zero(value: Any) -> bool:
-    return _is_number(value) and value >= 0
-
-
-def _share(value: Any) -> bool:
-    return _is_number(value) and 0 <= value < 1
-
-
-_CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
-    ("steps", "a whole number from 1", _positive),
-    ("epochs", "a whole number from 1", _positive),
-    ("batch_size", "a whole number from 1", _positive),
-    ("image_size", "a whole number from 1", _positive),
-    ("eval_every", "a whole number from 1", _positive),
-    ("keep", "a whole number from 1", _positive),
-    ("decay_steps", "a whole number from 1", _positive),
-    ("learning_rate", "a number above 0", _above_zero),
-    ("decay_rate", "a number above 0", _above_zero),
-    ("weight_decay", "a number from 0", _from_zero),
-    ("label_smoothing", "a share from 0, below 1", _share),
-    ("dropout", "a share from 0, below 1", _share),
-    (
-        "optimizer",
-        "one of " + ", ".join(DEFAULT_LEARNING_RATES),
-        DEFAULT_LEARNING_RATES.__contains__,
-    ),
-    ("schedule", "one of " + ", ".join(SCHEDULES), SCHEDULES.__contains__),
-    ("augment", "one of " + ", ".join(AUGMENTS), AUGMENTS.__contains__),
-    ("seed", "a whole number from 0", lambda value: isinstance(value, int) and value >= 0),
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,11 @@ from checkpoints.partition import make_plan
 from checkpoints.plan import Plan, PlannedVariable
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net
+from finetune.heads import LINEAR, Head
 from finetune.weights import NONE, Weights, find_weights
 
-if TYPE_CHECKING:
-    pass
+ALL, HEADS = "all", "heads"
+"""Words that --trainable takes beside scopes."""
 
 
 def plan(
@@ -30,6 +31,7 @@ def plan(
     exclude: Sequence[str] | None = None,
     allow_missing: str | None = None,
     image_size: int | None = None,
+    head: Head = LINEAR,
     progress: Progress = SILENT,
 ) -> Plan:
     """The partition that training would use, from the net's graph and the checkpoint's index.
@@ -38,10 +40,11 @@ def plan(
       classes: how many classes the new head has.
       net: name of a registered net; left out, the one that goes with the checkpoint.
       checkpoint: a path in any spelling, a published name, "sample" or "none".
-      trainable: scopes to train; empty: the main head.
+      trainable: scopes to train, or the words all and heads; empty: the main head.
       exclude: scopes not to restore; None: all heads; ("none",): none.
       allow_missing: regular expression of variables the checkpoint may lack.
       image_size: height and width in pixels; the net's own where left out.
+      head: hidden layers before the logits.
       progress: where downloads and choices are told.
 
     Returns:
@@ -50,7 +53,8 @@ def plan(
     from finetune.nets import inference_graph
 
     weights = find_weights(net, checkpoint, progress=progress)
-    variables = inference_graph(weights.net, classes, image_size or weights.image_size).variables
+    size = image_size or weights.image_size
+    variables = inference_graph(weights.net, classes, size, head).variables
     return plan_variables(variables, weights, trainable, exclude, allow_missing)
 
 
@@ -76,7 +80,13 @@ def plan_variables(
 
 def default_trainable(net: Net, trainable: Sequence[str]) -> tuple[str, ...]:
     """The scopes asked for, else the main head."""
-    return tuple(trainable) or (net.main_head,)
+    return named_scopes(net, trainable) or (net.main_head,)
+
+
+def named_scopes(net: Net, scopes: Sequence[str]) -> tuple[str, ...]:
+    """Scopes with the words `all` (the whole net) and `heads` (all its heads) spelt out."""
+    words = {ALL: (net.scope,), HEADS: net.head_scopes}
+    return tuple(found for scope in scopes for found in words.get(scope, (scope,)))
 
 
 def default_exclude(weights: Weights, exclude: Sequence[str] | None) -> tuple[str, ...]:
@@ -170,7 +180,7 @@ class BoundPlan:
         if self.checkpoint is not None and restored:
             with checkpoints.open(self.checkpoint) as saved:
                 values = {v.name: restored_value(saved[v.name], v) for v in self.plan.restored}
-                load_values(session, {every[name]: value for name, value in values.items()})
+                load_values(session, every, values)
                 self._compare(session, values, "was not restored")
         self.digests = self._digests(session)
 
@@ -226,10 +236,19 @@ def restored_value(value: Any, variable: PlannedVariable) -> Any:
     return np.asarray(value).astype(dtype, copy=False)
 
 
-def load_values(session: Any, values: Mapping[Any, Any]) -> None:
-    """Sets variables through their initialisers, in one run and without new operations."""
-    feeds = {variable.initializer.inputs[1]: value for variable, value in values.items()}
-    session.run([variable.initializer for variable in values], feeds)
+def load_values(session: Any, variables: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Sets variables through their initialisers, in one run and without new operations.
+
+    Args:
+      session: of the variables' graph.
+      variables: name -> TensorFlow variable; may hold more than are set.
+      values: name -> value.
+    """
+    # Outside of a graph's block TensorFlow's tensors cannot be keys.
+    with session.graph.as_default():
+        initializers = {name: variables[name].initializer for name in values}
+        feeds = {operation.inputs[1]: values[name] for name, operation in initializers.items()}
+        session.run(list(initializers.values()), feeds)
 
 
 def read_values(session: Any, variables: Sequence[Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from finetune.config import TrainConfig
 
 PREFIX = "model.ckpt"
 TOTAL_STEPS = "total_steps"
+ENDED_AT = "ended_at"
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,10 @@ class Run:
         latest = self.latest()
         return 0 if latest is None else step_of(latest)
 
+    def write_end(self, step: int) -> None:
+        """Notes in config.json that training ended with this step: the last, or stopped early."""
+        write_json(self.config_file, {**read_json(self.config_file), ENDED_AT: step})
+
     def write_config(self, config: TrainConfig, total_steps: int) -> None:
         """Writes config.json."""
         write_json(self.config_file, {**config.as_json(), TOTAL_STEPS: total_steps})
@@ -112,6 +117,7 @@ class Run:
         stored = read_json(self.config_file)
         if isinstance(stored, dict):
             stored.pop(TOTAL_STEPS, None)
+            stored.pop(ENDED_AT, None)
         return TrainConfig.from_json(stored, self.config_file)
 
     def total_steps(self) -> int:
@@ -127,8 +133,9 @@ class Run:
         return total
 
     def is_finished(self) -> bool:
-        """Whether the newest checkpoint is of the last step."""
-        return self.step() >= self.total_steps()
+        """Whether training ended with the newest checkpoint and all that belongs to it."""
+        self.total_steps()
+        return self.step() == read_json(self.config_file).get(ENDED_AT)
 
     def clear(self) -> None:
         """Removes the files of the run and no others; config.json last, so that it stays a run."""
@@ -177,6 +184,11 @@ class Run:
                 shutil.copyfile(file, best / file.name)
             family.write_state(best, checkpoint.name, [checkpoint.name])
             write_json(best / "best.json", {"step": step_of(checkpoint), "accuracy": accuracy})
+
+    def best_step(self) -> int:
+        """The step of the checkpoint in best/; 0 without one."""
+        file = self.best_directory / "best.json"
+        return int(read_json(file)["step"]) if file.is_file() else 0
 
     def best_accuracy(self) -> float | None:
         """The accuracy of the checkpoint in best/, or None."""

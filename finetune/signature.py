@@ -8,6 +8,7 @@ from checkpoints.files import atomic_file, write_json
 from checkpoints.messages import GraphDef
 from exporters.metadata import Metadata, metadata_node
 from finetune.dataset import Dataset
+from finetune.heads import LINEAR, Head
 from finetune.nets.build import InferenceGraph, inference_graph
 from finetune.preprocessing import Preprocessing
 from finetune.run import Run
@@ -47,10 +48,14 @@ def with_metadata(graph: InferenceGraph, metadata: Metadata) -> GraphDef:
 
 
 def write_inference_graph(
-    run: Run, weights: Weights, dataset: Dataset, preprocessing: Preprocessing
+    run: Run,
+    weights: Weights,
+    dataset: Dataset,
+    preprocessing: Preprocessing,
+    head: Head = LINEAR,
 ) -> None:
     """Writes inference_graph.pb and signature.json: all that converting a run needs of its net."""
-    graph = inference_graph(weights.net, len(dataset.classes), preprocessing.image_size)
+    graph = inference_graph(weights.net, len(dataset.classes), preprocessing.image_size, head)
     metadata = net_metadata(graph, weights.net.name, dataset.classes, preprocessing)
     with atomic_file(run.graph_file) as file:
         file.write(with_metadata(graph, metadata).SerializeToString(deterministic=True))

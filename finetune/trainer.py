@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from checkpoints import family
 from checkpoints.errors import RunError
 from checkpoints.files import write_json, write_text
 from checkpoints.progress import Progress
-from exporters.runtime import load_tensorflow, session_config
-from finetune import schedules
+from exporters.runtime import load_tensorflow
+from finetune.checkpointing import RunSaver
+from finetune.class_weights import find_class_weights
 from finetune.config import TrainConfig, steps_an_epoch
 from finetune.dataset import Dataset
 from finetune.evaluation import evaluate
 from finetune.input_pipeline import find_data_error, training_dataset
+from finetune.losses import Target
 from finetune.metrics_log import MetricsLog
 from finetune.nets.build import net_variables
-from finetune.planning import BoundPlan, default_trainable, plan_variables
+from finetune.phase_start import PhaseStart
+from finetune.phases import Phase, make_phases
+from finetune.planning import BoundPlan, plan_variables
 from finetune.preprocessing import Preprocessing
-from finetune.run import Run, read_json
+from finetune.result import RunResult
+from finetune.run import Run
 from finetune.signature import write_inference_graph
-from finetune.training_graph import TrainingGraph, build_training_net, build_training_step
+from finetune.stopping import evaluations_without_better
+from finetune.training_graph import (
+    TrainingGraph,
+    build_training_net,
+    build_training_step,
+    head_of,
+)
 from finetune.weights import Weights
 
 EVALUATIONS = 5
@@ -34,37 +43,6 @@ LOG_SECONDS = 2.0
 
 SAVE_SECONDS = 600.0
 """A checkpoint is written at each evaluation, and after so many seconds without one."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a training run came to.
-
-    Attributes:
-      run: the run directory.
-      step: steps done in all.
-      loss: of the last step; None where nothing was left to do.
-      accuracy: on the validation split after the last step; None without such a split.
-      best_accuracy: of the checkpoint in best/.
-      totals: counts of the plan.
-      frozen_verified: how many frozen variables were proved bit-equal after training.
-      pictures_per_second: over the steps of this call, evaluation and saving apart.
-      finished_before: whether the run was finished already and nothing was done.
-    """
-
-    run: str
-    step: int
-    loss: float | None
-    accuracy: float | None
-    best_accuracy: float | None
-    totals: dict[str, int]
-    frozen_verified: int
-    pictures_per_second: float | None
-    finished_before: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """What `train --json` prints."""
-        return asdict(self)
 
 
 class Trainer:
@@ -87,49 +65,33 @@ class Trainer:
         self.progress = progress
         self.classes = len(dataset.classes)
         self.pictures = dataset.splits["train"].count
-        self.trainable = default_trainable(weights.net, config.trainable)
+        self.phases = make_phases(config, weights.net, steps, self.pictures)
+        self.class_weights = find_class_weights(config.class_weights, dataset)
         size = config.image_size or weights.image_size
         self.preprocessing = Preprocessing(weights.preprocessing, size)
         self.loss: float | None = None
         self.accuracy: float | None = None
         self.seconds = 0.0
+        self.step = 0
+        self.waited = 0
+        self.is_beginning = True
 
     def train(self) -> RunResult:
-        """Builds the graph, runs what is left of the steps, and proves the frozen unchanged."""
-        tf = load_tensorflow()
-        v1 = tf.compat.v1
-        first = self.run.step() if self.config.resume else 0
-        with tf.Graph().as_default() as graph:
-            v1.set_random_seed(self.config.seed)
-            batches = training_dataset(
-                self.dataset,
-                self.preprocessing,
-                self.config.batch_size,
-                self.config.seed,
-                augment=self.config.augment,
-                start_step=first,
-            )
-            iterator = v1.data.make_initializable_iterator(batches)
-            images, labels = iterator.get_next()
-            with self.progress.task(f"Building {self.weights.net.name}", None):
-                self.bound, step_graph = self._build(images, labels)
-                self._write_beginnings()
-            self.saver = v1.train.Saver(max_to_keep=self.config.keep, save_relative_paths=True)
-            self.log = MetricsLog(self.run, graph)
-        with v1.Session(graph=graph, config=session_config()) as session:
-            session.run(iterator.initializer)
-            self._begin(session, first)
-            try:
-                self._loop(session, step_graph, first)
-            except tf.errors.OpError as error:
-                raise find_data_error(error) or _step_failed(error) from error
-            verified = self.bound.verify_frozen(session)
-        self.log.close()
+        """Runs what is left of each phase, and proves what it froze unchanged."""
+        first = self.step = self.run.step() if self.config.resume else 0
+        # A run that was ended after its last step may lack its last evaluation.
+        left = [phase for phase in self.phases if phase.last > first] or [self.phases[-1]]
+        verified = 0
+        for phase in left:
+            verified = self._train_phase(phase)
+            if self._has_stopped():
+                break
+        self.run.write_end(self.step)
         self.progress.say(f"{verified} frozen variables are bit-equal to what they started from.")
-        done = (self.steps - first) * self.config.batch_size
+        done = (self.step - first) * self.config.batch_size
         return RunResult(
             run=str(self.run.directory),
-            step=self.steps,
+            step=self.step,
             loss=self.loss,
             accuracy=self.accuracy,
             best_accuracy=self.run.best_accuracy(),
@@ -138,23 +100,70 @@ class Trainer:
             pictures_per_second=done / self.seconds if self.seconds else None,
         )
 
-    def _build(self, images: Any, labels: Any) -> tuple[BoundPlan, TrainingGraph]:
+    def _train_phase(self, phase: Phase) -> int:
+        """Builds the phase's graph, runs its steps from where the run is, compares the frozen."""
+        tf = load_tensorflow()
+        v1 = tf.compat.v1
+        with tf.Graph().as_default() as graph:
+            v1.set_random_seed(self.config.seed)
+            batches = training_dataset(
+                self.dataset,
+                self.preprocessing,
+                self.config.batch_size,
+                self.config.seed,
+                augment=self.config.augment,
+                start_step=self.step,
+            )
+            iterator = v1.data.make_initializable_iterator(batches)
+            images, labels = iterator.get_next()
+            with self.progress.task(f"Building {self.weights.net.name}", None):
+                self.bound, step_graph = self._build(phase, images, labels)
+                if self.is_beginning:
+                    self._write_beginnings()
+                    self.is_beginning = False
+            self.saver = RunSaver(self.run, self.config.keep)
+            self.log = MetricsLog(self.run, graph)
+        start = PhaseStart(
+            self.run, self.phases, phase, self.bound, self.saver, step_graph, self.progress
+        )
+        session = start.open(
+            graph,
+            first=self.step,
+            restart=lambda session: session.run(iterator.initializer),
+            precision=self.config.precision,
+            net=self.weights.net.name,
+        )
+        with session:
+            try:
+                self._evaluate_if_missing()
+                self._loop(session, step_graph, phase)
+            except tf.errors.OpError as error:
+                raise find_data_error(error) or _step_failed(error) from error
+            verified = self.bound.verify_frozen(session)
+        self.log.close()
+        return verified
+
+    def _build(self, phase: Phase, images: Any, labels: Any) -> tuple[BoundPlan, TrainingGraph]:
         """The net, its plan, checked, and the step that changes what the plan says."""
         v1 = load_tensorflow().compat.v1
         config = self.config
         net = self.weights.net
-        built = build_training_net(net, images, self.classes, self.trainable, config.dropout)
-        variables = v1.global_variables()
-        plan = plan_variables(
-            net_variables(variables),
-            self.weights,
-            config.trainable,
-            config.exclude,
-            config.allow_missing,
-        )
+        built = build_training_net(net, images, self.classes, phase, config)
+        step = v1.train.get_or_create_global_step()
+        variables = [variable for variable in v1.global_variables() if variable is not step]
+
+        def plan_of(one: Phase) -> Any:
+            return plan_variables(
+                net_variables(variables),
+                self.weights,
+                one.trainable,
+                config.exclude,
+                config.allow_missing,
+            )
+
+        plan = plan_of(phase)
         plan.require_sound()
         bound = BoundPlan(plan, variables, self.weights.path)
-        decay_steps = config.decay_steps or 2 * steps_an_epoch(self.pictures, config.batch_size)
         totals = plan.totals()
         self.progress.say(
             f"{net.name}: {totals['restored']} variables restored from "
@@ -163,26 +172,13 @@ class Trainer:
         )
         for note in plan.notes:
             self.progress.say(note)
-        self.progress.say(
-            schedules.describe(
-                config.schedule,
-                config.first_learning_rate,
-                self.steps,
-                decay_steps,
-                config.decay_rate,
-                config.staircase,
-            )
-        )
-        step_graph = build_training_step(
-            built,
-            labels,
-            self.classes,
-            self.trainable,
-            bound.trainable_variables,
-            config,
-            decay_steps,
-        )
-        return bound, step_graph
+        if self.is_beginning:
+            for one in self.phases:
+                # Scopes of a later phase that match nothing are found now, not then.
+                plan_of(one)
+                self.progress.say(one.describe(len(self.phases)))
+        target = Target(labels, self.classes, self.class_weights)
+        return bound, build_training_step(built, target, phase, bound.trainable_variables, config)
 
     def _write_beginnings(self) -> None:
         """What a run directory holds before its first checkpoint; config.json makes it a run."""
@@ -192,48 +188,31 @@ class Trainer:
             run.clear()
         run.write_config(self.config, self.steps)
         write_text(run.labels_file, "".join(f"{name}\n" for name in self.dataset.classes))
-        write_inference_graph(run, self.weights, self.dataset, self.preprocessing)
+        write_inference_graph(
+            run, self.weights, self.dataset, self.preprocessing, head_of(self.config)
+        )
 
-    def _begin(self, session: Any, first: int) -> None:
-        """Applies the plan, or restores the run's own checkpoint and checks the frozen part."""
-        run = self.run
-        if first == 0:
-            self.bound.apply(session)
-            value = self.bound.plan.as_json()
-            for variable in value["variables"]:
-                variable["sha256"] = self.bound.digests.get(variable["name"])
-            write_json(run.plan_file, {"net": self.weights.net.name, **value})
-            run.forget_metrics_after(0)
-            return
-        latest = run.latest()
-        self.saver.restore(session, str(latest))
-        state = family.read_state(run.directory)
-        if state is not None:
-            self.saver.recover_last_checkpoints([str(path) for path in state.all_paths])
-        stored = read_json(run.plan_file)["variables"]
-        self.bound.digests = {v["name"]: v["sha256"] for v in stored if v.get("sha256")}
-        self.bound.verify_frozen(session)
-        run.forget_metrics_after(first)
-        self.progress.say(f"Going on at step {first} of {self.steps}.")
-
-    def _loop(self, session: Any, step_graph: TrainingGraph, first: int) -> None:
+    def _loop(self, session: Any, step_graph: TrainingGraph, phase: Phase) -> None:
         fetches = (
             step_graph.train,
             step_graph.accuracy,
             step_graph.learning_rate,
         )
         eval_every = self._eval_every()
+        first = self.step
+        began_with = self.seconds
         saved_at = logged_at = time.monotonic()
-        with self.progress.task("Training", self.steps - first, "steps") as task:
-            for step in range(first + 1, self.steps + 1):
+        with self.progress.task("Training", phase.last - first, "steps") as task:
+            for step in range(first + 1, phase.last + 1):
+                if self._has_stopped():
+                    return
                 began = time.monotonic()
                 try:
                     loss, accuracy, rate = session.run(fetches)
                 except KeyboardInterrupt:
-                    if step > first + 1:
-                        self._save(session, step - 1)
-                        self.progress.say(f"Saved step {step - 1}; --resume goes on from there.")
+                    self._save_interrupted(session, step_graph, first)
                     raise
+                self.step = step
                 now = time.monotonic()
                 self.seconds += now - began
                 self.loss = float(loss)
@@ -241,13 +220,15 @@ class Trainer:
                     raise RunError(
                         f"The loss at step {step} is no number.",
                         received=self.loss,
-                        next_step="Lower --learning-rate"
-                        f" ({self.config.first_learning_rate:g}); the last good checkpoint is kept.",
+                        next_step=f"Lower --learning-rate ({phase.schedule.first:g}); the last "
+                        "good checkpoint is kept.",
                     )
-                evaluates = step % eval_every == 0 or step == self.steps
+                evaluates = step % eval_every == 0 or step == phase.last
                 if step == first + 1 or evaluates or now - logged_at >= LOG_SECONDS:
                     logged_at = now
-                    rate_seen = (step - first) * self.config.batch_size / self.seconds
+                    rate_seen = (
+                        (step - first) * self.config.batch_size / (self.seconds - began_with)
+                    )
                     self.log.write(
                         step,
                         loss=self.loss,
@@ -258,10 +239,17 @@ class Trainer:
                     task.note(f"loss {self.loss:.3f}, {rate_seen:.0f} pictures/s")
                 task.advance()
                 if evaluates or now - saved_at >= SAVE_SECONDS:
-                    self._save(session, step)
+                    self.saver.save(session, step)
                     saved_at = time.monotonic()
                 if evaluates:
                     self._evaluate(step)
+
+    def _save_interrupted(self, session: Any, step_graph: TrainingGraph, first: int) -> None:
+        """Saves what is done; the step that was under way may be done too."""
+        step = int(session.run(step_graph.step))
+        if step > first:
+            self.saver.save(session, step)
+            self.progress.say(f"Saved step {step}; --resume goes on from there.")
 
     def _eval_every(self) -> int:
         """Five evaluations in a run unless told otherwise, none before an epoch has passed."""
@@ -270,8 +258,22 @@ class Trainer:
         epoch = steps_an_epoch(self.pictures, self.config.batch_size)
         return max(epoch, math.ceil(self.steps / EVALUATIONS))
 
-    def _save(self, session: Any, step: int) -> None:
-        self.saver.save(session, str(self.run.prefix), global_step=step)
+    def _has_stopped(self) -> bool:
+        """Whether --patience evaluations in a row were no better than the best before them."""
+        return self.config.patience is not None and self.waited >= self.config.patience
+
+    def _evaluate_if_missing(self) -> None:
+        """A run that was ended between a checkpoint and its evaluation makes up for it."""
+        step = self.step
+        ends = {phase.last for phase in self.phases}
+        if step == 0 or (step % self._eval_every() and step not in ends):
+            return
+        scores = [entry for entry in self.run.read_metrics() if entry.get("split") == "val"]
+        if scores and scores[-1].get("step") == step:
+            self.accuracy = scores[-1]["accuracy"]
+            self.waited = evaluations_without_better(self.run)
+        else:
+            self._evaluate(step)
 
     def _evaluate(self, step: int) -> None:
         """Scores the checkpoint just written on the validation split, and keeps the best."""
@@ -280,17 +282,23 @@ class Trainer:
             return
         found = evaluate(self.run.directory, self.dataset, split="val", progress=self.progress)
         self.accuracy = found.accuracy
+        best = self.run.best_accuracy()
+        latest = self.run.latest()
+        if latest is not None and (best is None or found.accuracy > best):
+            self.run.keep_best(latest, found.accuracy)
+        write_json(self.run.evaluation_file, found.as_json(pictures=True))
+        # The last of what an evaluation leaves behind: with it, it need not be done again.
         self.log.write(step, split="val", accuracy=found.accuracy, count=found.count)
         self.progress.say(
             f"Step {step} of {self.steps}: {found.accuracy:.1%} of {found.count} validation "
             "pictures right."
         )
-        best = self.run.best_accuracy()
-        latest = self.run.latest()
-        if latest is not None and (best is None or found.accuracy > best):
-            self.run.keep_best(latest, found.accuracy)
-        if step == self.steps:
-            write_json(self.run.evaluation_file, found.as_json(pictures=True))
+        self.waited = evaluations_without_better(self.run)
+        if self._has_stopped() and step < self.steps:
+            self.progress.say(
+                f"Stopped: {self.waited} evaluations without a better one than "
+                f"{self.run.best_accuracy():.1%}, which is kept in {Run.BEST}/."
+            )
 
 
 def _step_failed(error: Any) -> RunError:

@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from checkpoints.errors import DataError, RunError
 from checkpoints.progress import SILENT, Progress
+from finetune.checkpointing import clear_leftovers
 from finetune.config import TrainConfig
 from finetune.dataset import check_labels
 from finetune.report import write_report
+from finetune.result import RunResult
 from finetune.run import Run, read_json
-from finetune.trainer import RunResult, Trainer
+from finetune.run_lock import LOCK, run_lock
+from finetune.trainer import Trainer
 from finetune.training_data import built_beside, find_dataset
 from finetune.weights import find_weights
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a full disk, a quota and a limit on the size of files are called."""
 
 
 def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
     """Trains, or goes on with, a run.
 
     Raises:
-      RunError: the directory holds an unfinished run, or something else.
+      RunError: the directory holds an unfinished run, or something else, or somebody trains
+        there; or the disk is full.
       PlanError: net and checkpoint do not fit, or a scope matches nothing.
       DataError: labels and classes do not fit, or there is nothing to train on.
     """
     run = Run(Path(config.run))
+    if config.resume and not run.exists():
+        raise RunError(
+            f"There is no run in {run.directory} to go on with.",
+            expected=f"{run.config_file.name} in it",
+            next_step="Leave --resume out to begin one.",
+        )
+    with run_lock(run.directory, progress):
+        try:
+            return _train(run, config, progress)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise RunError(
+                f"There is no room to write the files of the run {run.directory}.",
+                received=error.strerror,
+                next_step=f"Make room on the disk; --resume then goes on from step {run.step()}.",
+            ) from error
+
+
+def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
+    """What `train` does while it holds the run directory."""
+    clear_leftovers(run.directory)
     if config.resume:
-        stored = _stored_config(run)
+        stored = run.read_config()
         config = stored.resumed(config)
+        changes = config.changes_from(stored)
         same_end = (config.steps, config.epochs) == (stored.steps, stored.epochs)
-        if same_end and run.is_finished():
+        if same_end and config.patience == stored.patience and run.is_finished():
             return _finished(run, progress)
+        if changes:
+            progress.say("Changed on resuming: " + "; ".join(changes) + ".")
     elif run.exists() and not config.overwrite:
         if run.is_finished():
             return _finished(run, progress)
@@ -69,23 +102,16 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
     return result
 
 
-def _stored_config(run: Run) -> TrainConfig:
-    if not run.exists():
-        raise RunError(
-            f"There is no run in {run.directory} to go on with.",
-            expected=f"{run.config_file.name} in it",
-            next_step="Leave --resume out to begin one.",
-        )
-    return run.read_config()
-
-
 def _refuse_other_files(run: Run) -> None:
     """A new run goes into a new or empty directory, or replaces a run."""
-    if not run.exists() and run.directory.is_dir() and any(run.directory.iterdir()):
+    if run.exists() or not run.directory.is_dir():
+        return
+    others = sorted(path.name for path in run.directory.iterdir() if path.name != LOCK)
+    if others:
         raise RunError(
             f"{run.directory} is not empty and holds no run.",
             expected="a new or empty directory",
-            received=", ".join(sorted(path.name for path in run.directory.iterdir())[:5]),
+            received=", ".join(others[:5]),
             next_step="Name another --run.",
         )
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from checkpoints.published import Net
-from checkpoints.scopes import in_scope, in_scopes
+from checkpoints.scopes import in_scopes
 from exporters.runtime import load_tensorflow
 from finetune.config import TrainConfig
+from finetune.heads import Head
+from finetune.layer_rates import apply_gradients, clipped, rate_factors
+from finetune.losses import Target, total_loss
+from finetune.moving_average import MovingAverage
 from finetune.nets.build import BuiltNet, build_net
 from finetune.optimizers import make_optimizer
-from finetune.schedules import learning_rate_tensor
-
-AUXILIARY_WEIGHT = 0.4
-"""Share of an auxiliary head's loss, as in "Going Deeper with Convolutions", section 5 (0.3)
-and in TF-Slim's training script (0.4), which the published weights come from."""
+from finetune.option_checks import read_rate_factors
+from finetune.phases import Phase
 
 
 @dataclass(frozen=True)
@@ -26,94 +28,103 @@ class TrainingGraph:
     Attributes:
       train: runs one step and gives the loss, a float32 scalar.
       loss: float32 scalar, all terms.
+      logits: float32 [batch, classes].
+      gradients: an operation that computes all gradients and changes nothing.
       accuracy: float32 scalar, the share of the batch that was right before the step.
       learning_rate: float32 scalar.
       step: the global step, int64 scalar variable.
+      average: the moving average of the trained weights, or None.
     """
 
     train: Any
     loss: Any
+    logits: Any
+    gradients: Any
     accuracy: Any
     learning_rate: Any
     step: Any
+    average: MovingAverage | None
 
 
 def build_training_net(
-    net: Net, images: Any, classes: int, trainable: Sequence[str], dropout: float | None
+    net: Net, images: Any, classes: int, phase: Phase, config: TrainConfig
 ) -> BuiltNet:
     """The net with its trainable scopes in training mode and all others in inference mode."""
     return build_net(
-        net, images, classes, is_training=True, training_scopes=trainable, dropout=dropout
+        net,
+        images,
+        classes,
+        is_training=True,
+        training_scopes=phase.trainable,
+        dropout=config.dropout,
+        batch_norm_decay=phase.batch_norm_decay,
+        head=head_of(config),
+        step=load_tensorflow().compat.v1.train.get_or_create_global_step(),
     )
+
+
+def head_of(config: TrainConfig) -> Head:
+    """The hidden layers that the options ask for."""
+    return Head(config.hidden, config.activation)
 
 
 def build_training_step(
     built: BuiltNet,
-    labels: Any,
-    classes: int,
-    trainable: Sequence[str],
+    target: Target,
+    phase: Phase,
     variables: Sequence[Any],
     config: TrainConfig,
-    decay_steps: int,
 ) -> TrainingGraph:
     """Adds loss, gradients and updates to the current graph.
 
     Args:
       built: the net in training mode.
-      labels: int64 [batch].
-      classes: length of the logits.
-      trainable: the trainable scopes.
+      target: what its logits should say.
+      phase: the trainable scopes and the learning rate.
       variables: the variables that the optimiser may change.
       config: the options.
-      decay_steps: steps of one decay of the learning rate.
     """
     tf = load_tensorflow()
     v1 = tf.compat.v1
     step = v1.train.get_or_create_global_step()
-    expected = tf.one_hot(labels, classes)
-    terms = [_cross_entropy(built.logits, expected, config.label_smoothing)]
-    for scope in built.net.auxiliary_heads:
-        if any(in_scope(scope, other) for other in trainable):
-            logits = built.end_points[scope.rpartition("/")[2]]
-            smoothed = _cross_entropy(logits, expected, config.label_smoothing)
-            terms.append(AUXILIARY_WEIGHT * smoothed)
-    if config.weight_decay:
-        terms += [
-            config.weight_decay * tf.nn.l2_loss(variable)
-            for variable in variables
-            if variable.op.name.endswith("weights")
-        ]
-    loss = tf.add_n(terms, name="loss")
-    learning_rate = learning_rate_tensor(
-        config.schedule,
-        config.first_learning_rate,
-        step,
-        decay_steps,
-        config.decay_rate,
-        config.staircase,
-    )
-    right = tf.equal(tf.argmax(built.logits, 1), labels)
+    loss = total_loss(built, target, phase.trainable, variables, config)
+    learning_rate = phase.schedule.tensor(step - phase.first if phase.first else step)
+    right = tf.equal(tf.argmax(built.logits, 1), target.labels)
     accuracy = tf.reduce_mean(tf.cast(right, tf.float32), name="accuracy")
-    optimizer = make_optimizer(config.optimizer, learning_rate)
+    gradients = clipped(tf.gradients(loss, list(variables)), config.clip_norm)
     updates = [
         update
         for update in v1.get_collection(v1.GraphKeys.UPDATE_OPS)
-        if in_scopes(update.name, trainable)
+        if in_scopes(update.name, phase.trainable)
     ]
+    factors = rate_factors(
+        [variable.op.name for variable in variables],
+        built.net.head_scopes,
+        config.layer_decay,
+        read_rate_factors(config.learning_rate_factors),
+    )
     with tf.control_dependencies([*updates, accuracy]):
-        step_op = optimizer.minimize(loss, global_step=step, var_list=list(variables))
-    with tf.control_dependencies([step_op]):
+        done = apply_gradients(
+            functools.partial(make_optimizer, config.optimizer),
+            learning_rate,
+            list(zip(gradients, variables, strict=True)),
+            factors,
+            step,
+        )
+    average = None
+    if config.ema is not None:
+        with tf.control_dependencies([done]):
+            average = MovingAverage(variables, config.ema, step)
+            done = average.update()
+    with tf.control_dependencies([done]):
         train = tf.identity(loss, name="train")
-    return TrainingGraph(train, loss, accuracy, learning_rate, step)
-
-
-def _cross_entropy(logits: Any, expected: Any, label_smoothing: float) -> Any:
-    """Mean over the batch of the softmax cross entropy, labels smoothed.
-
-    Source: "Rethinking the Inception Architecture for Computer Vision", section 7.
-    """
-    tf = load_tensorflow()
-    if label_smoothing:
-        classes = expected.shape[-1]
-        expected = expected * (1.0 - label_smoothing) + label_smoothing / float(classes)
-    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(expected, logits))
+    return TrainingGraph(
+        train=train,
+        loss=loss,
+        logits=built.logits,
+        gradients=tf.group(*gradients),
+        accuracy=accuracy,
+        learning_rate=learning_rate,
+        step=step,
+        average=average,
+    )

@@ -11,6 +11,7 @@ from checkpoints.errors import PlanError
 from checkpoints.plan import NetVariable
 from checkpoints.published import Net, get_net
 from exporters.runtime import load_tensorflow
+from finetune.heads import LINEAR, Head, hidden_before_logits
 from finetune.nets.modes import layer_modes
 from finetune.slim import quietly
 
@@ -47,6 +48,8 @@ def build_net(
     training_scopes: Sequence[str] | None = None,
     dropout: float | None = None,
     batch_norm_decay: float | None = None,
+    head: Head = LINEAR,
+    step: Any = None,
 ) -> BuiltNet:
     """Builds a net into the current tf.Graph.
 
@@ -60,12 +63,18 @@ def build_net(
       dropout: the share of activations dropped before the logits, or None for the net's own.
       batch_norm_decay: share of the old moving average that an update keeps, or None for the
         net's own.
+      head: hidden layers before the logits.
+      step: the global step, an int64 scalar; with it dropout is a function of the graph's seed
+        and the step alone.
     """
     record = get_net(net) if isinstance(net, str) else net
     options: dict[str, Any] = {"depth_multiplier": record.depth_multiplier}
     if dropout is not None:
         options["dropout_keep_prob"] = 1.0 - dropout
-    with layer_modes(training_scopes, batch_norm_decay):
+    with (
+        layer_modes(training_scopes, batch_norm_decay, step),
+        hidden_before_logits(record.main_head, classes, head, is_training, dropout) as head_input,
+    ):
         try:
             logits, end_points = load_builder(record.builder)(
                 images, classes, is_training, **options
@@ -80,12 +89,15 @@ def build_net(
                 received=str(error).split("\n")[0],
                 next_step="Give a larger --image-size, or leave it out.",
             ) from error
+    bottleneck = end_points[record.bottleneck]
+    if bottleneck is head_input.last:
+        bottleneck = head_input.bottleneck
     tf = load_tensorflow()
     return BuiltNet(
         net=record,
         logits=logits,
         predictions=tf.nn.softmax(logits, name="probabilities"),
-        bottleneck=end_points[record.bottleneck],
+        bottleneck=bottleneck,
         end_points=end_points,
     )
 
@@ -118,13 +130,16 @@ class InferenceGraph:
     variables: tuple[NetVariable, ...]
 
 
-def inference_graph(net: Net | str, classes: int, image_size: int | None = None) -> InferenceGraph:
+def inference_graph(
+    net: Net | str, classes: int, image_size: int | None = None, head: Head = LINEAR
+) -> InferenceGraph:
     """Builds a net for evaluation in a graph of its own.
 
     Args:
       net: a record, or the name of one.
       classes: length of the logits.
       image_size: height and width in pixels; the record's where left out.
+      head: hidden layers before the logits.
     """
     record = get_net(net) if isinstance(net, str) else net
     size = image_size or record.image_size
@@ -132,7 +147,7 @@ def inference_graph(net: Net | str, classes: int, image_size: int | None = None)
     v1 = tf.compat.v1
     with tf.Graph().as_default() as graph:
         images = v1.placeholder(tf.float32, [None, size, size, 3], name=INPUT)
-        built = build_net(record, images, classes)
+        built = build_net(record, images, classes, head=head)
         return InferenceGraph(
             graph_def=graph.as_graph_def(),
             input=images.name,

@@ -3,6 +3,9 @@
 TF-Slim's builders take one `is_training` for the whole net. A frozen trunk built with it would
 still move its batch-norm averages and drop activations, so the mode is decided layer by layer
 here, by the variable scope the layer stands in.
+
+What dropout drops is a function of the seed, the layer's scope and the global step, so that a run
+that goes on from a checkpoint drops what it would have dropped without stopping.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from zlib import crc32
 
 from checkpoints.scopes import in_scopes
 from exporters.runtime import load_tensorflow
@@ -21,13 +25,17 @@ MODAL_LAYERS = {"batch_norm": "BatchNorm", "dropout": "Dropout"}
 
 @contextmanager
 def layer_modes(
-    training_scopes: Sequence[str] | None, batch_norm_decay: float | None = None
+    training_scopes: Sequence[str] | None,
+    batch_norm_decay: float | None = None,
+    step: Any = None,
 ) -> Iterator[None]:
     """Inside the block, layers built outside the scopes are in inference mode whatever is asked.
 
     Args:
       training_scopes: variable scopes, matched by whole path parts; None: all.
       batch_norm_decay: share of the old moving average that an update keeps; None: the net's own.
+      step: the global step, an int64 scalar, for dropout that depends on nothing else but the
+        graph's seed; None: the layer's own random numbers.
     """
     slim = load_slim()
     from tf_slim.layers import layers
@@ -36,7 +44,8 @@ def layer_modes(
     originals = {name: getattr(layers, name) for name in MODAL_LAYERS}
     try:
         for name, original in originals.items():
-            replacement = _with_modes(name, original, training_scopes, batch_norm_decay)
+            layer = _by_step(original, step) if _is_stepped(name, step) else original
+            replacement = _with_modes(name, layer, training_scopes, batch_norm_decay)
             for holder in holders:
                 setattr(holder, name, replacement)
         yield
@@ -66,3 +75,40 @@ def _with_modes(
     # tf-slim keeps the arguments of an arg_scope under this key of the layer.
     with_modes._key_op = layer._key_op  # type: ignore[attr-defined]
     return with_modes
+
+
+def _is_stepped(name: str, step: Any) -> bool:
+    return name == "dropout" and step is not None
+
+
+def _by_step(layer: Callable[..., Any], step: Any) -> Callable[..., Any]:
+    """slim.dropout whose random numbers are a function of seed, scope and step."""
+    tf = load_tensorflow()
+    v1 = tf.compat.v1
+
+    def dropout(
+        inputs: Any,
+        keep_prob: float = 0.5,
+        noise_shape: Any = None,
+        is_training: Any = True,
+        outputs_collections: Any = None,
+        scope: Any = None,
+        seed: int | None = None,
+    ) -> Any:
+        if is_training is not True or noise_shape is not None or outputs_collections is not None:
+            return layer(
+                inputs, keep_prob, noise_shape, is_training, outputs_collections, scope, seed
+            )
+        with v1.variable_scope(scope, "Dropout", [inputs]) as entered:
+            graph_seed = tf.compat.v1.get_default_graph().seed or 0
+            place = crc32(f"{graph_seed}:{seed}:{entered.name}".encode())
+            return tf.nn.experimental.stateless_dropout(
+                inputs,
+                rate=1.0 - keep_prob,
+                seed=tf.stack([tf.constant(place, tf.int64), tf.cast(step, tf.int64)]),
+                rng_alg="philox",
+            )
+
+    dropout._key_op = layer._key_op  # type: ignore[attr-defined]
+    decorated: Callable[..., Any] = load_slim().add_arg_scope(dropout)
+    return decorated

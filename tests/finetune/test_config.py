@@ -20,7 +20,7 @@ def test_every_option_that_makes_no_sense_is_named_at_once():
         "  --batch-size: expected a whole number from 1, received -1\n"
         "  --decay-steps: expected a whole number from 1, received 0\n"
         "  --dropout: expected a share from 0, below 1, received 1.0\n"
-        "  --optimizer: expected one of adam, rmsprop, momentum, sgd, received 'adamw'\n"
+        "  --optimizer: expected one of adam, rmsprop, momentum, sgd, adagrad, ftrl, received 'adamw'\n"
         "  --steps and --epochs: expected one of them, received both"
     )
     assert caught.value.exit_code == 2
