@@ -11,15 +11,16 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, NotFoundError, UnsupportedError, listed, near_names
+from finetune.labels import LABELS_FILE, label_texts, name_classes, text_offsets
 from finetune.records import count_records
 
 DATASET_FILE = "dataset.json"
-LABELS_FILE = "labels.txt"
 FORMAT = 1
 """The version of dataset.json that is written and read."""
 
@@ -36,7 +37,8 @@ _SPLIT_NAMES = {
 _SHARD = re.compile(
     r"(?:(?P<name>.+)_)?(?P<split>[A-Za-z]+)[_-](?P<index>\d{5})-of-(?P<total>\d{5})(?:\.tfrecords?)?"
 )
-_NUMBERED_LINE = re.compile(r"(\d+):(.*)")
+_ONE_FILE = re.compile(r"(?P<name>.+)_(?P<split>[A-Za-z]+)\.tfrecord")
+"""A split in one file, as TF-Slim writes MNIST and CIFAR-10; labels.txt must lie beside it."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,12 @@ class Split:
     Attributes:
       name: train, val or test.
       shards: its files.
+      label_offset: the label that the first class has in them: 0, or 1 in older records.
     """
 
     name: str
     shards: tuple[Shard, ...]
+    label_offset: int = 0
 
     @property
     def count(self) -> int:
@@ -90,6 +94,11 @@ class Dataset:
     splits: Mapping[str, Split]
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     content_hash: str = ""
+
+    @property
+    def label_offset(self) -> int:
+        """The label that the first class has in the shards; all that reads them takes it off."""
+        return max((split.label_offset for split in self.splits.values()), default=0)
 
     def split(self, name: str) -> Split:
         """One split; `validation` and `val` are the same.
@@ -245,8 +254,9 @@ def _from_json(directory: Path, value: Any) -> Dataset:
 
 
 def _shard_names(directory: Path) -> Iterator[tuple[Path, re.Match[str]]]:
+    patterns = (_SHARD, _ONE_FILE) if (directory / LABELS_FILE).is_file() else (_SHARD,)
     for entry in sorted(directory.iterdir()):
-        match = _SHARD.fullmatch(entry.name)
+        match = next(filter(None, (pattern.fullmatch(entry.name) for pattern in patterns)), None)
         if match and canonical_split(match["split"]) in SPLITS and entry.is_file():
             yield entry, match
 
@@ -256,13 +266,15 @@ def _read_without_json(directory: Path) -> Dataset:
     totals: dict[tuple[str, str], set[int]] = defaultdict(set)
     for path, match in _shard_names(directory):
         key = (match["name"] or "", canonical_split(match["split"]))
-        groups[key][int(match["index"])] = path
-        totals[key].add(int(match["total"]))
+        place = match.groupdict()
+        groups[key][int(place.get("index", 0))] = path
+        totals[key].add(int(place.get("total", 1)))
     if not groups:
         raise NotFoundError(
             f"{directory} holds no shards.",
             expected="files named like flowers_train_00000-of-00005.tfrecord",
-            next_step=f"slimtune data build {directory} OUT makes shards of a folder of pictures.",
+            next_step=shell_words("slimtune", "data", "build", directory, "OUT")
+            + " makes shards of a folder of pictures.",
         )
     names = sorted({name for name, _ in groups})
     if len(names) > 1:
@@ -290,53 +302,11 @@ def _read_without_json(directory: Path) -> Dataset:
         )
         for (_, split), shards in groups.items()
     }
-    ordered = {name: splits[name] for name in SPLITS if name in splits}
-    return Dataset(directory, names[0] or directory.name, _read_labels(directory), ordered)
-
-
-def _read_labels(directory: Path) -> tuple[str, ...]:
-    path = directory / LABELS_FILE
-    if not path.is_file():
-        raise DataError(
-            f"{directory} has shards but no {LABELS_FILE}.",
-            expected="a class name a line, or TF-Slim's 0:daisy",
-            next_step=f"Write {LABELS_FILE}, the class of label 0 first.",
-        )
-    return parse_labels(path.read_text(encoding="utf-8-sig"), path)
-
-
-def parse_labels(text: str, path: Path) -> tuple[str, ...]:
-    """Class names from the text of a labels file.
-
-    Args:
-      text: a name a line, or `0:daisy`, `1:roses` ... where every line is numbered.
-      path: named in the error.
-
-    Raises:
-      DataError: the numbers are not 0 to n-1, a class is named twice, or there is none.
-    """
-    lines = [line for line in text.split("\n") if line.strip("\r")]
-    lines = [line.rstrip("\r") for line in lines]
-    matches = [_NUMBERED_LINE.fullmatch(line) for line in lines]
-    numbered = [match for match in matches if match]
-    if lines and len(numbered) == len(lines):
-        by_number = {int(match[1]): match[2] for match in numbered}
-        if sorted(by_number) != list(range(len(lines))):
-            raise DataError(
-                f"{path} numbers its classes {min(by_number)} to {max(by_number)}.",
-                expected=f"0 to {len(lines) - 1}",
-                received=f"{len(lines)} lines",
-                next_step="Number the classes from 0, as the labels in the shards must be.",
-            )
-        lines = [by_number[number] for number in range(len(lines))]
-    twice = sorted({name for name in lines if lines.count(name) > 1})
-    if twice or not lines:
-        raise DataError(
-            f"{path} names a class twice: {', '.join(twice)}." if twice else f"{path} is empty.",
-            expected="each class once",
-            next_step="Correct the file; line n is the class of label n, from 0.",
-        )
-    return tuple(lines)
+    classes, offset = name_classes(directory, splits)
+    ordered = {
+        name: replace(splits[name], label_offset=offset) for name in SPLITS if name in splits
+    }
+    return Dataset(directory, names[0] or directory.name, classes, ordered)
 
 
 def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
@@ -346,7 +316,8 @@ def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
       Split name -> pictures of each class, in the order of `dataset.classes`.
 
     Raises:
-      DataError: a label is out of range; says so where the labels run from 1 to n.
+      DataError: a label is out of range, or is another class's by the name in its record; says
+        so where the labels run from 1 to n.
     """
     import numpy as np
 
@@ -364,7 +335,7 @@ def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
             highest = max(highest, int(labels.max()))
         wrong = (labels < 0) | (labels >= num_classes)
         problems.extend(
-            f"{index.describe(int(position))}: label {labels[position]}"
+            f"{index.describe(int(position))}: label {labels[position] + split.label_offset}"
             for position in np.flatnonzero(wrong)
         )
         found = np.bincount(labels[~wrong], minlength=num_classes)
@@ -379,4 +350,23 @@ def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
             if from_one
             else f"Correct {LABELS_FILE}, or write the shards again.",
         )
+    _check_texts(dataset)
     return counts
+
+
+def _check_texts(dataset: Dataset) -> None:
+    """Refuses labels that lie off the classes that their own records name."""
+    texts = label_texts(dataset.splits)
+    if text_offsets(dataset.classes, texts) <= {dataset.label_offset}:
+        return
+    wrong = [
+        f"label {label}: the records say {text!r}, {LABELS_FILE} says "
+        f"{dataset.classes[label - dataset.label_offset]!r}"
+        for label, text in sorted(texts.items())
+        if text in dataset.classes and text != dataset.classes[label - dataset.label_offset]
+    ]
+    raise DataError(
+        f"{dataset.path}: labels and class names do not fit:\n{listed(wrong)}",
+        expected="the class of label n in line n, from 0, or every label one higher",
+        next_step=f"Correct {LABELS_FILE}, or write the shards again.",
+    )

@@ -6,7 +6,7 @@ The pictures themselves are not read: of a record only the bytes around its fiel
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ class RecordIndex:
       lengths: of its data.
       picture_starts: of the encoded picture in the shard.
       picture_lengths: of the encoded picture.
-      labels: the class's number.
+      labels: the class's number, the split's label offset taken off.
       name_starts: of image/filename in the shard.
       name_lengths: of image/filename; 0 where the record has none.
     """
@@ -81,10 +81,11 @@ def read_index(split: Split) -> RecordIndex:
         numbered[:, 1:] = found
         rows.append(numbered)
     columns = np.concatenate(rows) if rows else np.empty((0, 9), np.int64)
-    return RecordIndex(
+    index = RecordIndex(
         tuple(shard.path for shard in split.shards),
         *(np.ascontiguousarray(column) for column in columns.T),
     )
+    return replace(index, labels=index.labels - split.label_offset)
 
 
 @functools.lru_cache(maxsize=_CACHED_SHARDS)

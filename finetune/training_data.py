@@ -1,4 +1,4 @@
-"""What `train` and `evaluate` take as DATA: a dataset directory, or simply a folder of pictures."""
+"""What `train` and `evaluate` take as DATA: a dataset directory, or what one can be built of."""
 
 from __future__ import annotations
 
@@ -9,22 +9,32 @@ from finetune.dataset import Dataset, is_dataset_directory, read_dataset
 
 
 def find_dataset(data: str | Path, built: Path, *, progress: Progress = SILENT) -> Dataset:
-    """Opens DATA; a folder of pictures is built into a dataset first.
+    """Opens DATA; pictures of any other source are built into a dataset first.
 
     Args:
-      data: a dataset directory (ours or TF-Slim's), or class folders of pictures.
+      data: a dataset directory (ours or TF-Slim's), class folders of pictures, or a directory
+        of another source (finetune/sources/).
       built: where a dataset is built from pictures, or was built before.
       progress: where the building is told.
     """
     data = Path(data)
     if not data.is_dir() or is_dataset_directory(data):
-        return read_dataset(data)
+        return _told(read_dataset(data), progress)
     if not is_dataset_directory(built):
         from finetune.build import build
 
-        progress.say(f"{data} is a folder of pictures: building the dataset {built} of it.")
+        progress.say(f"{data} is no dataset yet: building {built} of it.")
         build(data, built, progress=progress)
     return read_dataset(built)
+
+
+def _told(dataset: Dataset, progress: Progress) -> Dataset:
+    if dataset.label_offset:
+        progress.say(
+            f"{dataset.path}: its labels count from {dataset.label_offset}, as the class names in "
+            f"its records say: label {dataset.label_offset} is {dataset.classes[0]!r}, class 0 here."
+        )
+    return dataset
 
 
 def built_beside(run: Path) -> Path:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkpoints.errors import DataError, NotFoundError
-from finetune.dataset import LABELS_FILE, SPLITS, parse_labels
+from finetune.dataset import SPLITS
+from finetune.labels import LABELS_FILE, read_labels_file
 from finetune.picture_formats import PictureError
 from finetune.sources import Source, SourceItem
 from finetune.sources.names import number_names, safe_name
@@ -145,7 +146,7 @@ def _class_names(root: Path, highest: int) -> tuple[str, ...]:
     path = root / LABELS_FILE
     if not path.is_file():
         return number_names(highest)
-    names = parse_labels(path.read_text(encoding="utf-8-sig"), path)
+    names = read_labels_file(path)
     if highest >= len(names):
         raise DataError(
             f"{path} names {len(names)} classes; the labels go up to {highest}.",

@@ -12,10 +12,10 @@ from finetune.dataset import (
     canonical_split,
     check_labels,
     is_dataset_directory,
-    parse_labels,
     read_dataset,
     write_dataset_file,
 )
+from finetune.labels import parse_labels
 from finetune.records import make_example, write_records
 
 

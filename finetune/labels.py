@@ -1,0 +1,144 @@
+"""What the labels of shards mean: class names from a labels file or from the records themselves.
+
+TF-Slim counts labels from 0. The older Inception records count from 1, as their 0 was the
+background, and name the class in image/class/text; there the names tell from where the labels
+count. Labels are never moved on their numbers alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checkpoints.errors import DataError
+from exporters.labels import read_label_text
+
+if TYPE_CHECKING:
+    from finetune.dataset import Split
+
+LABELS_FILE = "labels.txt"
+_NUMBERED_LINE = re.compile(r"(\d+):(.*)")
+
+
+def name_classes(directory: Path, splits: Mapping[str, Split]) -> tuple[tuple[str, ...], int]:
+    """Class names of a directory without dataset.json, and the label of the first of them.
+
+    Args:
+      directory: holds labels.txt, or shards whose records name their classes.
+      splits: its shards.
+
+    Raises:
+      DataError: nothing names the classes, or labels.txt is none.
+    """
+    path = directory / LABELS_FILE
+    if not path.is_file():
+        return _classes_of_texts(directory, label_texts(splits))
+    names = read_labels_file(path)
+    try:
+        offsets = text_offsets(names, label_texts(splits))
+    except DataError:
+        return names, 0  # A broken record is told where records are read.
+    return names, 1 if offsets == {1} else 0
+
+
+def label_texts(splits: Mapping[str, Split]) -> dict[int, str]:
+    """Label as it is stored -> image/class/text, by the first record of each label in each split.
+
+    Labels whose record names no class, or another one than in another split, are left out.
+
+    Raises:
+      DataError: a shard is damaged.
+    """
+    import numpy as np
+
+    from finetune.record_index import read_index
+    from finetune.records import mapped, parse_example
+
+    found: dict[int, set[str]] = {}
+    for split in splits.values():
+        index = read_index(split)
+        for label, position in zip(*np.unique(index.labels, return_index=True), strict=True):
+            start, length = int(index.starts[position]), int(index.lengths[position])
+            with mapped(index.paths[int(index.shards[position])]) as view:
+                features = parse_example(bytes(view[start : start + length]))
+            first = (features.get("image/class/text") or [b""])[0]
+            text = first.decode("utf-8", "replace") if isinstance(first, bytes) else ""
+            found.setdefault(int(label) + split.label_offset, set()).add(text)
+    return {
+        label: texts.pop() for label, texts in found.items() if len(texts) == 1 and "" not in texts
+    }
+
+
+def text_offsets(names: Sequence[str], texts: Mapping[int, str]) -> set[int]:
+    """How far stored labels lie above the places of the classes that their records name.
+
+    Texts that are no class's name, such as longer descriptions, say nothing.
+    """
+    place = {name: number for number, name in enumerate(names)}
+    return {label - place[text] for label, text in texts.items() if text in place}
+
+
+def _classes_of_texts(directory: Path, texts: Mapping[int, str]) -> tuple[tuple[str, ...], int]:
+    offset = min(texts, default=0)
+    labels = range(offset, max(texts, default=-1) + 1)
+    if not texts:
+        wrong = "its records do not name their classes"
+    elif offset not in (0, 1) or len(texts) < len(labels):
+        wrong = f"its records name the classes of the labels {_ranges(texts)} only"
+    elif len(set(texts.values())) < len(texts):
+        wrong = "its records call several labels by one name"
+    else:
+        return tuple(texts[label] for label in labels), offset
+    raise DataError(
+        f"{directory} has shards but no {LABELS_FILE}, and {wrong}.",
+        expected="a class name a line, or TF-Slim's 0:daisy",
+        next_step=f"Write {LABELS_FILE}, the class of label 0 first.",
+    )
+
+
+def _ranges(labels: Mapping[int, str]) -> str:
+    shown = [str(label) for label in sorted(labels)]
+    return ", ".join(shown if len(shown) <= 10 else [*shown[:5], "...", shown[-1]])
+
+
+def read_labels_file(path: Path) -> tuple[str, ...]:
+    """Class names of a labels file, as `parse_labels`; one that is not UTF-8 is a DataError."""
+    from exporters.labels import read_label_text
+
+    return parse_labels(read_label_text(path), path)
+
+
+def parse_labels(text: str, path: Path) -> tuple[str, ...]:
+    """Class names from the text of a labels file.
+
+    Args:
+      text: a name a line, or `0:daisy`, `1:roses` ... where every line is numbered.
+      path: named in the error.
+
+    Raises:
+      DataError: the numbers are not 0 to n-1, a class is named twice, or there is none.
+    """
+    lines = [line for line in text.split("\n") if line.strip("\r")]
+    lines = [line.rstrip("\r") for line in lines]
+    matches = [_NUMBERED_LINE.fullmatch(line) for line in lines]
+    numbered = [match for match in matches if match]
+    if lines and len(numbered) == len(lines):
+        by_number = {int(match[1]): match[2] for match in numbered}
+        if sorted(by_number) != list(range(len(lines))):
+            raise DataError(
+                f"{path} numbers its classes {min(by_number)} to {max(by_number)}.",
+                expected=f"0 to {len(lines) - 1}",
+                received=f"{len(lines)} lines",
+                next_step="Number the classes from 0, as the labels in the shards must be.",
+            )
+        lines = [by_number[number] for number in range(len(lines))]
+    twice = sorted({name for name in lines if lines.count(name) > 1})
+    if twice or not lines:
+        raise DataError(
+            f"{path} names a class twice: {', '.join(twice)}." if twice else f"{path} is empty.",
+            expected="each class once",
+            next_step="Correct the file; line n is the class of label n, from 0.",
+        )
+    return tuple(lines)
