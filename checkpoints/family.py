@@ -332,11 +332,17 @@ def _refuse_parts(given: Path) -> None:
 
 def _not_found(given: Path) -> NotFoundError:
     existing = next(parent for parent in (given, *given.parents) if parent.is_dir())
-    names = [prefix.name for prefix in prefixes_in(existing)]
-    near = near_names(given.name, names) or names[-1:]
+    if existing != given and existing != given.parent:
+        missing = given.parents[given.parents.index(existing) - 1]
+        return NotFoundError(
+            f"There is no checkpoint {given}.", received=f"the directory {missing} is not there"
+        )
+    prefixes = [prefix.name for prefix in prefixes_in(existing)]
+    near = near_names(given.name, prefixes) or near_names(given.name, sorted(names_in(existing)))
+    near = near or prefixes[-1:]
     return NotFoundError(
         f"There is no checkpoint {given}.",
-        received=_contents(existing),
+        received=f"no file or checkpoint of this name in {existing}",
         next_step=f"Did you mean {', '.join(str(existing / name) for name in near)}?"
         if near
         else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, GraphError, NotFoundError, listed
 from exporters.graph import Graph, dimensions
 from exporters.names import TensorName
@@ -33,10 +34,7 @@ def read_labels(path: str | Path) -> tuple[str, ...]:
     path = Path(path)
     if not path.is_file():
         raise NotFoundError(f"{path} is not there.", expected="a text file, one class name a line")
-    try:
-        lines = path.read_text("utf-8-sig").rstrip().splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text.", received=error) from error
+    lines = read_label_text(path).rstrip().splitlines()
     names = [line.strip() for line in lines]
     numbered = [name.partition(":") for name in names]
     if names and all(part[0] == str(index) for index, part in enumerate(numbered)):
@@ -48,6 +46,27 @@ def read_labels(path: str | Path) -> tuple[str, ...]:
             expected="one class name a line",
         )
     return tuple(names)
+
+
+def read_label_text(path: Path) -> str:
+    """The text of a file of class names: UTF-8, a byte-order mark forgiven.
+
+    Raises:
+      DataError: it is not UTF-8; the line is named and shown.
+    """
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start)
+        line = data.split(b"\n")[number].rstrip(b"\r")
+        raise DataError(
+            f"{path} is not UTF-8 text: line {number + 1} holds bytes that are none.",
+            expected="class names in UTF-8",
+            received=line.decode("utf-8", "backslashreplace"),
+            next_step=f"Of Latin-1, {shell_words('iconv', '-f', 'LATIN1', '-t', 'UTF-8', path)} "
+            "makes it.",
+        ) from error
 
 
 def refuse_other_count(labels: tuple[str, ...], num_classes: int, source: str) -> None:

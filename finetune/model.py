@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import checkpoints
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import GraphError, NotFoundError, UnsupportedError, listed
 from checkpoints.messages import GraphDef
 from checkpoints.progress import SILENT, Progress
@@ -165,7 +165,7 @@ def _from_run(run: Run, path: Path, progress: Progress) -> Model:
     if checkpoint is None:
         raise NotFoundError(
             f"{path} holds no checkpoint yet.",
-            next_step=f"slimtune train DATA --run {run.directory} --resume",
+            next_step=shell_words("slimtune", "train", "DATA", "--run", run.directory, "--resume"),
         )
     model = _from_checkpoint_of_run(run, checkpoint, str(path))
     progress.say(f"{path}: {checkpoint.name}")
@@ -194,11 +194,11 @@ def _compare_labels(run: Run, classes: tuple[str, ...], progress: Progress) -> N
         for line, (old, new) in enumerate(zip_longest(classes, names, fillvalue=""), 1)
         if old != new
     ]
-    convert = ["slimtune", "convert", str(run.directory), "model.pb", "--labels"]
     progress.say(
         f"Warning: {run.labels_file} is not what train wrote; the names inside the run count:\n"
         f"{listed(different)}\n"
-        f"For a model with other names: {shlex.join([*convert, str(run.labels_file)])}"
+        f"For a model with other names: "
+        + shell_words("slimtune", "convert", run.directory, "model.pb", "--labels", run.labels_file)
     )
 
 
@@ -221,7 +221,7 @@ def _from_graph(path: Path) -> Model:
     if graph.kind != "graph-def":
         raise UnsupportedError(
             f"{path} holds a {graph.kind}, not a frozen graph.",
-            next_step=f"slimtune convert {path} model.pb",
+            next_step=shell_words("slimtune", "convert", path, "model.pb"),
         )
     return _model(str(path), graph, None)
 

@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SlimtuneError as error:
         code = _tell(error.as_json(), str(error), as_json, error.exit_code)
     except click.ClickException as error:
-        code = _tell_usage(error, as_json)
+        code = _tell_usage(error, arguments, as_json)
     except (KeyboardInterrupt, click.Abort):
         code = _tell(
             {"type": "Interrupted", "message": "Interrupted."}, "Interrupted.", as_json, 130
@@ -99,17 +100,33 @@ def _tell(value: dict[str, str | None], text: str, as_json: bool, code: int) -> 
     return code
 
 
-def _tell_usage(error: click.ClickException, as_json: bool) -> int:
+def _tell_usage(error: click.ClickException, arguments: Sequence[str], as_json: bool) -> int:
     context = getattr(error, "ctx", None)
+    received = _typed(error, arguments)
     path = context.command_path if context is not None else "slimtune"
     help_command = f"{path} --help"
-    value = {
+    value: dict[str, str | None] = {
         "type": "UsageError",
         "message": error.format_message(),
-        "received": None,
+        "received": received,
         "next": help_command,
     }
-    return _tell(value, f"{error.format_message()}\nNext: {help_command}", as_json, error.exit_code)
+    text = f"{error.format_message()}\nReceived: {received}\nNext: {help_command}"
+    return _tell(value, text, as_json, error.exit_code)
+
+
+def _typed(error: click.ClickException, arguments: Sequence[str]) -> str:
+    """The word that a usage error is about, as it was typed; else all words."""
+    if isinstance(error, click.NoSuchOption):
+        return error.option_name
+    flags = error.param.opts if isinstance(error, click.BadParameter) and error.param else []
+    for place, word in enumerate(arguments):
+        flag, equals, value = word.partition("=")
+        if flag in flags and flag.startswith("-") and equals:
+            return shlex.join([value])
+        if word in flags and word.startswith("-") and place + 1 < len(arguments):
+            return shlex.join([arguments[place + 1]])
+    return shlex.join(["slimtune", *arguments])
 
 
 def _tell_os_error(error: OSError, as_json: bool) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-import shlex
 from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from scripts.output import Output
 
@@ -29,10 +29,34 @@ def verb(name: str, *, example: str) -> Callable[[Callable[..., None]], click.Co
         with_json = click.option(
             "--json", "as_json", is_flag=True, help="Print one JSON object on stdout."
         )(run)
+        for parameter in getattr(with_json, "__click_params__", ()):
+            if isinstance(parameter, click.Argument) or isinstance(parameter.type, click.Path):
+                parameter.type = _NonEmpty(parameter.type)
         lines = "\n".join(f"  {line}" for line in example.strip().splitlines())
         return click.command(name, epilog=f"\b\nExample:\n{lines}")(with_json)
 
     return decorate
+
+
+class _NonEmpty(click.ParamType):  # type: ignore[type-arg]
+    """A path, a name, ... that is said: an empty path would mean this directory."""
+
+    def __init__(self, type_: click.ParamType) -> None:  # type: ignore[type-arg]
+        """Takes over what a parameter's type does beside that."""
+        self.name = type_.name
+        self._type = type_
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuses an empty word; a blank one may be a name."""
+        if value == "":
+            self.fail("is empty and names nothing; this directory is a dot.", param, ctx)
+        return self._type.convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """What a shell completes."""
+        return self._type.shell_complete(ctx, param, incomplete)
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
@@ -60,8 +84,3 @@ def names_option(*declarations: str, **attributes: Any) -> Callable[[Any], Any]:
         return tuple(name for names in value for name in names)
 
     return click.option(*declarations, type=Names(), multiple=True, callback=flatten, **attributes)
-
-
-def shell_words(*words: str) -> str:
-    """A command line as it is typed, words quoted where a shell needs it."""
-    return shlex.join(words)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checkpoints.command_lines import path_word
 from finetune.config import TrainConfig
 from finetune.report.facts import Facts
 
@@ -100,4 +101,4 @@ def _typed(value: Any) -> str:
 
 def _path(path: str | Path) -> str:
     """A path that no command takes for an option."""
-    return f"./{path}" if str(path).startswith("-") else str(path)
+    return path_word(Path(path))

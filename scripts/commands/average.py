@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from checkpoints.command_lines import shell_words
 from scripts.output import Output
-from scripts.verb import shell_words, verb
+from scripts.verb import verb
 
 if TYPE_CHECKING:
     from checkpoints.averaging import Averaged
@@ -37,7 +38,7 @@ def command(output: Output, sources: tuple[str, ...], destination: str, **option
 
     done = checkpoints.average(sources, destination, progress=output, **options)
     output.result(done.as_json(), _text(done))
-    output.next(shell_words("slimtune", "inspect", str(done.path)))
+    output.next(shell_words("slimtune", "inspect", done.path))
 
 
 def _text(done: Averaged) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import GraphError, UsageError
 from scripts.output import Output
 from scripts.verb import names_option, verb
@@ -31,8 +31,15 @@ _PROOFS = {
 @click.argument("source", metavar="SRC")
 @click.argument("destination", metavar="DST")
 @click.option("--to", metavar="FORM", help="The form of DST, where its name does not tell it.")
-@click.option("--graph", metavar="FILE", help="The graph (.meta, .pb, .pbtxt), if not beside SRC.")
-@click.option("--checkpoint", metavar="C", help="The variables, if SRC is a graph.")
+@click.option(
+    "--graph",
+    type=click.Path(),
+    metavar="FILE",
+    help="The graph (.meta, .pb, .pbtxt), if not beside SRC.",
+)
+@click.option(
+    "--checkpoint", type=click.Path(), metavar="C", help="The variables, if SRC is a graph."
+)
 @click.option("--net", metavar="NAME", help="A registered net as the graph; `slimtune nets`.")
 @click.option("--classes", type=click.IntRange(1), metavar="N", help="Classes the model must have.")
 @click.option(
@@ -48,7 +55,7 @@ _PROOFS = {
     "--set", metavar="NAME=VALUE,...", help="Placeholders that become constants; is_training=false."
 )
 @click.option("--drop-checks", is_flag=True, help="Take out assertions, CheckNumerics and Print.")
-@click.option("--labels", metavar="FILE", help="Class names, one a line.")
+@click.option("--labels", type=click.Path(), metavar="FILE", help="Class names, one a line.")
 @click.option("--keep-variables", is_flag=True, help="Do not freeze: the graph keeps them.")
 @click.option("--optimize", is_flag=True, help="Fold batch norms and constants; same answers.")
 @click.option("--compat", is_flag=True, help="Drop default attributes, for older TensorFlows.")
@@ -57,7 +64,9 @@ _PROOFS = {
     type=click.Choice(["dynamic", "int8"]),
     help="TFLite: weights in 8 bits, or activations too.",
 )
-@click.option("--calibration", metavar="DIR", help="Pictures for --quantize int8.")
+@click.option(
+    "--calibration", type=click.Path(), metavar="DIR", help="Pictures for --quantize int8."
+)
 @click.option(
     "--layout", type=click.Choice(["nhwc", "nchw"]), help="ONNX: the input's; nhwc if left out."
 )
@@ -242,7 +251,7 @@ def _endpoint(endpoint: Endpoint) -> str:
 
 
 def _next_commands(done: Conversion) -> list[str]:
-    path = shlex.quote(str(done.path))
+    path = shell_words(done.path)
     if done.metadata is not None and done.metadata.preprocessing is not None:
         return [f"slimtune predict {path} picture.jpg"]
     return [f"slimtune inspect {path}"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import listed
 from scripts.output import Output
 from scripts.verb import verb
@@ -109,7 +109,7 @@ def command(
         progress=output,
     )
     output.result(result.as_json(), _table(result), *_lines(result))
-    place = shlex.quote(str(out))
+    place = shell_words(out)
     output.next(
         f"slimtune data show {place} --out sheet.png",
         f"slimtune train {place} --run runs/a",

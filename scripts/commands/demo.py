@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from checkpoints.command_lines import shell_words
 from scripts.output import Output
-from scripts.verb import shell_words, verb
+from scripts.verb import verb
 
 if TYPE_CHECKING:
     from finetune.dataset import Dataset
@@ -58,8 +59,8 @@ def command(output: Output, out: str, per_class: int, seed: int, overwrite: bool
     value["seconds"] = time.monotonic() - began
     output.result(value, *demo.summary(value))
     output.next(
-        shell_words("slimtune", "inspect", value["run"]),
-        shell_words("slimtune", "predict", value["model"], "YOUR.jpg"),
+        shell_words("slimtune", "inspect", Path(value["run"])),
+        shell_words("slimtune", "predict", Path(value["model"]), "YOUR.jpg"),
         "slimtune train YOUR_PICTURES --run runs/mine --checkpoint inception_v3",
     )
 

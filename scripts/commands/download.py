@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import click
 
+from checkpoints.command_lines import shell_words
 from scripts.output import Output
 from scripts.verb import verb
 
@@ -66,5 +66,5 @@ def command(output: Output, name: str, to: Path | None, url: str | None, overwri
         },
         "\n".join(lines),
     )
-    checkpoint = name if to is None else shlex.quote(str(got.path))
+    checkpoint = name if to is None else shell_words(got.path)
     output.next(f"slimtune plan --net {record.net} --checkpoint {checkpoint} --classes 5")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from checkpoints.command_lines import shell_words
 from scripts.output import Output
-from scripts.verb import shell_words, verb
+from scripts.verb import verb
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -93,7 +95,7 @@ def command(
         *_notes(found),
         f"{model}{_step(found)}: {summary(found)}.",
     )
-    output.next(shell_words("slimtune", "convert", model, "model.pb"))
+    output.next(shell_words("slimtune", "convert", Path(model), "model.pb"))
 
 
 def _watch(

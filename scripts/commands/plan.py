@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import PlanError
 from scripts.output import Output
-from scripts.verb import names_option, shell_words, verb
+from scripts.verb import names_option, verb
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from checkpoints.command_lines import shell_words
 from scripts.commands.plan import plan_options
 from scripts.output import Output
-from scripts.verb import shell_words, verb
+from scripts.verb import verb
 
 OPTIMIZERS = ("adam", "rmsprop", "momentum", "sgd")
 SCHEDULES = ("fixed", "exponential")
@@ -65,6 +67,6 @@ def command(output: Output, **options: Any) -> None:
         lines.append(f"{result.pictures_per_second:.0f} pictures/s.")
     output.result(result.as_json(), " ".join(lines), f"Report: {result.run}/report.html")
     output.next(
-        shell_words("slimtune", "evaluate", result.run, options["data"]),
-        shell_words("slimtune", "convert", result.run, "model.pb"),
+        shell_words("slimtune", "evaluate", Path(result.run), Path(options["data"])),
+        shell_words("slimtune", "convert", Path(result.run), "model.pb"),
     )

@@ -100,3 +100,65 @@ def test_a_mistyped_exclude_is_noticed_without_a_checkpoint_too(slimtune):
     code, value = slimtune(*words, "--exclude", "InceptionV3/AuxLogts")
     assert code == 1
     assert "InceptionV3/AuxLogits" in value["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "received"),
+    [
+        (("predict", "m.pb", "a.jpg", "--top", "many"), "many"),
+        (("predict", "m.pb", "a.jpg", "--top=-3"), "-3"),
+        (("predict", "m.pb", "a.jpg", "--tip", "3"), "--tip"),
+        (("predict", "my model.pb"), "slimtune predict 'my model.pb' --json"),
+        (("evlauate", "run"), "slimtune evlauate run --json"),
+    ],
+)
+def test_wrong_usage_says_what_was_typed(slimtune, words, received):
+    code, value = slimtune(*words)
+    assert code == 2
+    assert value["error"]["received"] == received
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("evaluate", "", "data"),
+        ("inspect", ""),
+        ("convert", "run", ""),
+        ("convert", "run", "m.pb", "--labels", ""),
+        ("train", "data", "--run", ""),
+        ("predict", "m.pb", "a.jpg", "", "b.jpg"),
+        ("data", "check", ""),
+        ("average", "a", "", "b"),
+    ],
+)
+def test_an_empty_path_is_not_this_directory(slimtune, words):
+    code, value = slimtune(*words)
+    assert code == 2
+    assert "is empty and names nothing" in value["error"]["message"]
+
+
+def test_labels_that_are_no_text_are_shown_with_their_line(slimtune, tmp_path):
+    (tmp_path / "labels.txt").write_bytes(b"tea\ncaf\xe9\n")
+    (tmp_path / "m.pb").write_bytes(b"")
+    words = ("convert", tmp_path / "m.pb", tmp_path / "n.pb", "--labels", tmp_path / "labels.txt")
+    code, value = slimtune(*words)
+    assert code == 1
+    error = value["error"]
+    assert error["message"].endswith(
+        "labels.txt is not UTF-8 text: line 2 holds bytes that are none."
+    )
+    assert error["received"] == "caf\\xe9"
+    assert error["next"].startswith("Of Latin-1, iconv -f LATIN1 -t UTF-8 ")
+
+
+def test_what_is_not_there_is_told_without_what_else_is(slimtune, tmp_path):
+    for name in ("notes.txt", "holiday.jpg", "model.ckpt.npz"):
+        (tmp_path / name).write_text("")
+    code, value = slimtune("inspect", tmp_path / "zebra")
+    assert code == 1
+    assert value["error"]["received"] == f"no file or checkpoint of this name in {tmp_path}"
+    assert slimtune("inspect", tmp_path / "notes.text")[1]["error"]["next"] == (
+        f"Did you mean {tmp_path / 'notes.txt'}?"
+    )
+    code, value = slimtune("inspect", tmp_path / "a" / "b" / "c")
+    assert value["error"]["received"] == f"the directory {tmp_path / 'a'} is not there"
