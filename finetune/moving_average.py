@@ -41,9 +41,11 @@ class MovingAverage:
     def update(self) -> Any:
         """The operation that takes the variables' values of now into the averages; call once."""
         operation = self._update()
-        for variable in self._variables:
-            kept = self._average.average(variable)
-            self._resets[kept.op.name] = kept.assign(variable.read_value()).op
+        # Setting them belongs to no step, whatever the update waits for.
+        with load_tensorflow().control_dependencies(None):
+            for variable in self._variables:
+                kept = self._average.average(variable)
+                self._resets[kept.op.name] = kept.assign(variable.read_value()).op
         return operation
 
     def begin(self, session: Any, known: Collection[str] = ()) -> None:
