@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from finetune.phases import Phase
 from finetune.planning import BoundPlan, load_values
 from finetune.run import Run, read_json
 from finetune.training_graph import TrainingGraph
+from finetune.trunk.batches import StepBatches
 
 
 class PhaseStart:
@@ -46,7 +47,7 @@ class PhaseStart:
         graph: Any,
         *,
         first: int,
-        restart: Callable[[Any], object],
+        batches: StepBatches,
         precision: str,
         net: str,
     ) -> Any:
@@ -55,35 +56,35 @@ class PhaseStart:
         Args:
           graph: the tf.Graph.
           first: how many steps of the run are done.
-          restart: puts a session's batches to the first one.
+          batches: what the steps get.
           precision: auto, fp32 or bf16.
           net: name of the net, for plan.json.
         """
         chosen = precision
         if first > self._phase.first:
             chosen = self._stored_precision() or precision
-        session = self._session(graph, "fp32" if chosen == "auto" else chosen, first, restart)
+        session = self._session(graph, "fp32" if chosen == "auto" else chosen, first, batches)
         if chosen == "auto":
-            session, chosen = self._chosen(session, graph, first, restart)
+            session, chosen = self._chosen(session, graph, first, batches)
         if first == self._phase.first:
             self._write_plan(net, chosen)
         self._run.forget_metrics_after(first)
-        if first:
+        if first and first == self._phase.first:
+            self._progress.say(f"Phase {self._phase.number} of {len(self._phases)} begins.")
+        elif first:
             self._progress.say(f"Going on at step {first} of {self._phases[-1].last}.")
         return session
 
-    def _session(
-        self, graph: Any, precision: str, first: int, restart: Callable[[Any], object]
-    ) -> Any:
+    def _session(self, graph: Any, precision: str, first: int, batches: StepBatches) -> Any:
         config = precisions.training_session_config(precision)
         session = load_tensorflow().compat.v1.Session(graph=graph, config=config)
         with graph.as_default():
             self._load(session, first)
-            restart(session)
+            batches.restart(session)
         return session
 
     def _chosen(
-        self, session: Any, graph: Any, first: int, restart: Callable[[Any], object]
+        self, session: Any, graph: Any, first: int, batches: StepBatches
     ) -> tuple[Any, str]:
         """The session of the faster precision that agrees, and the precision."""
         sessions = {"fp32": session}
@@ -91,10 +92,10 @@ class PhaseStart:
 
         def timed(name: str) -> precisions.Trial:
             one = sessions[name]
-            return precisions.time_steps(one, step.loss, step.logits, step.gradients)
+            return precisions.time_steps(one, step.loss, step.logits, step.gradients, batches.feeds)
 
         def try_bfloat16() -> precisions.Trial:
-            sessions["bf16"] = self._session(graph, "bf16", first, restart)
+            sessions["bf16"] = self._session(graph, "bf16", first, batches)
             return timed("bf16")
 
         if not precisions.has_bfloat16():
@@ -106,7 +107,7 @@ class PhaseStart:
         for other, opened in sessions.items():
             if other != name:
                 opened.close()
-        restart(sessions[name])
+        batches.restart(sessions[name])
         return sessions[name], name
 
     def _load(self, session: Any, first: int) -> None:

@@ -8,10 +8,12 @@ optimiser slots, as a run of its own would.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkpoints.errors import UsageError, listed
 from checkpoints.published import Net
+from checkpoints.scopes import in_scope
 from finetune.config import TrainConfig, steps_an_epoch
 from finetune.option_checks import UNFREEZING
 from finetune.planning import default_trainable, named_scopes
@@ -118,7 +120,7 @@ def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tup
     for place, (first, last) in enumerate(itertools.pairwise(bounds)):
         if place:
             more = named_scopes(net, stages[place - 1].scopes)
-            trainable = tuple(dict.fromkeys([*trainable, *more]))
+            trainable = _widest([*trainable, *more])
         phases.append(
             Phase(
                 number=place + 1,
@@ -132,6 +134,16 @@ def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tup
             )
         )
     return tuple(phases)
+
+
+def _widest(scopes: Sequence[str]) -> tuple[str, ...]:
+    """The scopes, without those that lie in another of them."""
+    different = dict.fromkeys(scopes)
+    return tuple(
+        scope
+        for scope in different
+        if not any(in_scope(scope, other) for other in different if other != scope)
+    )
 
 
 def fitting_decay(steps: int) -> float:

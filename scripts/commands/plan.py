@@ -31,7 +31,9 @@ def plan_options(function: Callable[..., None]) -> Callable[..., None]:
             "Default: the one published for the net.",
         ),
         names_option(
-            "--trainable", metavar="SCOPE,...", help="Scopes to train. Default: the main head."
+            "--trainable",
+            metavar="SCOPE,...",
+            help="Scopes to train, or 'all', or 'heads'. Default: the main head.",
         ),
         names_option(
             "--exclude",

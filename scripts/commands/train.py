@@ -10,10 +10,15 @@ import click
 from checkpoints.command_lines import shell_words
 from scripts.commands.plan import plan_options
 from scripts.output import Output
+from scripts.training_options import (
+    RECIPES,
+    course_options,
+    head_options,
+    rate_options,
+    unfreeze_options,
+)
 from scripts.verb import verb
 
-OPTIMIZERS = ("adam", "rmsprop", "momentum", "sgd")
-SCHEDULES = ("fixed", "exponential")
 AUGMENTS = ("none", "fast", "full")
 
 
@@ -28,38 +33,35 @@ AUGMENTS = ("none", "fast", "full")
 @click.option("--steps", type=int, metavar="N", help="Steps of the whole run.")
 @click.option("--epochs", type=int, metavar="N", help="Or how often each picture is shown; 10.")
 @click.option("--batch-size", type=int, metavar="N", help="Pictures a step; 32.")
-@click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="adam.")
-@click.option("--learning-rate", type=float, metavar="RATE", help="One that suits the optimiser.")
-@click.option("--schedule", type=click.Choice(SCHEDULES), help="Of the learning rate; fixed.")
-@click.option("--decay-steps", type=int, metavar="N", help="Steps of one decay; two epochs.")
-@click.option("--decay-rate", type=float, metavar="FACTOR", help="Factor of one decay; 0.94.")
-@click.option("--staircase", is_flag=True, default=None, help="Decay in stairs.")
-@click.option(
-    "--weight-decay", type=float, metavar="FACTOR", help="L2 of trained weights; 0.00004."
-)
-@click.option("--label-smoothing", type=float, metavar="SHARE", help="0.")
-@click.option("--dropout", type=float, metavar="SHARE", help="Before the logits; the net's own.")
+@rate_options
+@unfreeze_options
+@head_options
 @click.option(
     "--augment", type=click.Choice(AUGMENTS), help="Distortion of training pictures; full."
 )
 @click.option("--seed", type=int, metavar="N", help="Of initial values, order, distortion; 0.")
-@click.option("--eval-every", type=int, metavar="STEPS", help="Between evaluations; five in a run.")
+@course_options
 @click.option(
-    "--keep", type=int, metavar="N", help="How many checkpoints are kept, the best apart; 3."
+    "--recipe",
+    type=click.Choice(RECIPES),
+    help="Options of a published recipe, for those not given; see docs/recipes.md.",
 )
 @click.option("--resume", is_flag=True, help="Go on with an unfinished run.")
 @click.option("--overwrite", is_flag=True, help="Start again.")
-def command(output: Output, **options: Any) -> None:
+def command(output: Output, recipe: str | None, **options: Any) -> None:
     """Fine-tune a net on DATA: a dataset directory, or a folder of class folders of pictures.
 
     Without options: Inception-v3 from its published checkpoint, the main head trained, everything
     else frozen and proved bit-equal at the end.
     """
     from finetune.config import TrainConfig
+    from finetune.recipes import with_recipe
     from finetune.training import train
 
     given = {name: value for name, value in options.items() if value not in (None, ())}
-    result = train(TrainConfig(**given), progress=output)
+    if "hidden" in given:
+        given["hidden"] = tuple(map(_number, given["hidden"]))
+    result = train(TrainConfig(**with_recipe(recipe, given)), progress=output)
     lines = [f"{result.run}: step {result.step}."]
     if result.accuracy is not None:
         lines.append(f"Validation accuracy {result.accuracy:.1%}.")
@@ -70,3 +72,8 @@ def command(output: Output, **options: Any) -> None:
         shell_words("slimtune", "evaluate", Path(result.run), Path(options["data"])),
         shell_words("slimtune", "convert", Path(result.run), "model.pb"),
     )
+
+
+def _number(text: str) -> int | str:
+    """A number where it is one; what is none is refused with the other options."""
+    return int(text) if text.isdecimal() else text

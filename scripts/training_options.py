@@ -1,0 +1,148 @@
+"""The many options of train, in groups; what they mean stands in finetune.config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from scripts.verb import names_option
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+OPTIMIZERS = ("adam", "rmsprop", "momentum", "sgd", "adagrad", "ftrl")
+SCHEDULES = ("fixed", "exponential", "polynomial", "cosine")
+ACTIVATIONS = ("relu", "leaky-relu")
+PRECISIONS = ("auto", "fp32", "bf16")
+RECIPES = ("slim-flowers", "retrain")
+
+
+def _together(*options: Any) -> Decorator:
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+rate_options = _together(
+    click.option(
+        "--optimizer",
+        type=click.Choice(OPTIMIZERS),
+        help="adam. rmsprop has TF-Slim's settings: decay and momentum 0.9, epsilon 1.",
+    ),
+    click.option(
+        "--learning-rate", type=float, metavar="RATE", help="One that suits the optimiser."
+    ),
+    click.option("--schedule", type=click.Choice(SCHEDULES), help="Of the learning rate; fixed."),
+    click.option(
+        "--decay-steps",
+        type=int,
+        metavar="N",
+        help="Steps of one decay: two epochs; of polynomial and cosine all there are.",
+    ),
+    click.option(
+        "--decay-rate", type=float, metavar="FACTOR", help="Factor of one exponential decay; 0.94."
+    ),
+    click.option("--staircase", is_flag=True, default=None, help="Decay exponentially in stairs."),
+    click.option(
+        "--end-learning-rate",
+        type=float,
+        metavar="RATE",
+        help="What polynomial and cosine fall to; 0.",
+    ),
+    click.option("--warmup-steps", type=int, metavar="N", help="Steps in which the rate rises; 0."),
+    names_option(
+        "--learning-rate-factors",
+        metavar="SCOPE=FACTOR,...",
+        help="Other rates for some scopes; 0 keeps them as they are.",
+    ),
+    click.option(
+        "--layer-decay",
+        type=float,
+        metavar="FACTOR",
+        help="Factor of the rate for each block farther from the head; 1.",
+    ),
+    click.option(
+        "--clip-norm",
+        type=float,
+        metavar="NORM",
+        help="Scale gradients down to this global norm.",
+    ),
+)
+
+unfreeze_options = _together(
+    names_option(
+        "--unfreeze-at",
+        metavar="STEP:SCOPE,...",
+        help="Train these scopes too from this step on (5e: after five epochs); 'all' is the "
+        "whole net. Repeatable.",
+    ),
+    click.option(
+        "--unfreeze-learning-rate",
+        type=float,
+        metavar="RATE",
+        help="The rate from then on; a tenth of --learning-rate.",
+    ),
+    click.option(
+        "--batch-norm-decay",
+        type=float,
+        metavar="SHARE",
+        help="Of moving averages of trained batch norms; one that suits the number of steps.",
+    ),
+)
+
+head_options = _together(
+    names_option(
+        "--hidden", metavar="N,...", help="Widths of hidden layers before the logits; none."
+    ),
+    click.option("--activation", type=click.Choice(ACTIVATIONS), help="Of hidden layers; relu."),
+    click.option(
+        "--dropout", type=float, metavar="SHARE", help="Before the logits; the net's own."
+    ),
+    click.option(
+        "--loss",
+        metavar="MODULE:FUNCTION",
+        help="A loss of your own: function(labels, logits), see docs/losses.md.",
+    ),
+    click.option(
+        "--class-weights",
+        metavar="balanced|FILE",
+        help="How much pictures of each class count: alike, each class alike, or lines of "
+        "class,weight.",
+    ),
+    click.option(
+        "--label-smoothing", type=float, metavar="SHARE", help="Spread over all classes; 0."
+    ),
+    click.option(
+        "--weight-decay", type=float, metavar="FACTOR", help="L2 of trained weights; 0.00004."
+    ),
+)
+
+course_options = _together(
+    click.option(
+        "--ema",
+        type=float,
+        metavar="DECAY",
+        help="Keep a moving average of the weights, which is evaluated and exported.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(PRECISIONS),
+        help="auto: bf16 where the CPU has it, it is faster and agrees with fp32.",
+    ),
+    click.option(
+        "--eval-every", type=int, metavar="STEPS", help="Between evaluations; five in a run."
+    ),
+    click.option(
+        "--patience",
+        type=int,
+        metavar="N",
+        help="Stop after N evaluations without a better one.",
+    ),
+    click.option(
+        "--keep", type=int, metavar="N", help="How many checkpoints are kept, the best apart; 3."
+    ),
+)
