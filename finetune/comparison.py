@@ -22,7 +22,7 @@ from exporters.names import METADATA_NODE
 from exporters.runtime import load_tensorflow, session_config
 from exporters.values import Array
 from finetune.dataset import Dataset
-from finetune.evaluation import evaluate, open_data, refuse_swapped
+from finetune.evaluation import default_split, evaluate, open_data, refuse_swapped
 from finetune.input_pipeline import evaluation_dataset
 from finetune.model import Model, open_model
 from finetune.scores import Evaluation
@@ -124,6 +124,7 @@ def compare(
             next_step="Name the model that it was made from.",
         )
     dataset = data if isinstance(data, Dataset) else open_data(data, progress)
+    split = split or default_split(data, dataset)
     itself = evaluate(opened, dataset, split=split, trust=trust, progress=progress)
     pictures = _first_pictures(opened, dataset, itself.split)
     scores = []

@@ -18,6 +18,7 @@ from finetune.input_pipeline import evaluation_dataset, find_data_error
 from finetune.model import GRAPH_SUFFIXES, OTHER_SUFFIXES, SAVED_MODEL, Model, open_model
 from finetune.run import Run
 from finetune.scores import BATCH, Evaluation
+from finetune.sources import idx
 from finetune.training_data import built_beside, find_dataset
 
 BATCH_SIZE = 32
@@ -43,8 +44,8 @@ def evaluate(
 
     Args:
       model: a run, a model file of any form that runs, a checkpoint with `net`, or an opened one.
-      data: a dataset directory or a folder of pictures.
-      split: train, val or test; left out: val, else test.
+      data: a dataset directory, or pictures that one is built of.
+      split: train, val or test; left out: val, else test; of an IDX directory test.
       net: the net of a checkpoint.
       batch_statistics: a diagnostic: batch norm by the statistics of each batch in place of its
         moving averages. The result's `lag` compares the two.
@@ -61,11 +62,11 @@ def evaluate(
     opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
     diagnosed = with_batch_statistics(opened) if batch_statistics else None
     dataset = data if isinstance(data, Dataset) else open_data(data, progress)
-    split = split or ("val" if "val" in dataset.splits else "test")
+    split = split or default_split(data, dataset)
     count = dataset.split(split).count
     check_labels(dataset)
     scored = _score(opened, dataset, split, BATCH_SIZE, count, trust, progress)
-    scored = replace(scored, folder=_folder_of_pictures(data))
+    scored = replace(scored, folder=_folder_of_pictures(data, scored.names[0]))
     if diagnosed is not None:
         size = equal_batches(count, BATCH_SIZE)
         by_batch = _score(diagnosed, dataset, split, size, count, trust, progress)
@@ -161,9 +162,15 @@ def _is_model(path: Path) -> bool:
     return is_file or is_run or (path / SAVED_MODEL).is_file()
 
 
-def _folder_of_pictures(data: str | Path | Dataset) -> Path | None:
+def default_split(data: str | Path | Dataset, dataset: Dataset) -> str:
+    """The pictures held out: val, else test; an IDX directory brings its own test."""
+    is_idx = not isinstance(data, Dataset) and idx.recognises(Path(data))
+    return "test" if is_idx or "val" not in dataset.splits else "val"
+
+
+def _folder_of_pictures(data: str | Path | Dataset, name: str) -> Path | None:
     """What the names of pictures are relative to: known where DATA is the folder itself."""
-    if isinstance(data, Dataset) or is_dataset_directory(Path(data)):
+    if isinstance(data, Dataset) or not (Path(data) / name).is_file():
         return None
     return Path(data)
 

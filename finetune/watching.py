@@ -11,7 +11,7 @@ from pathlib import Path
 from checkpoints.errors import RunError, SlimtuneError, UnsupportedError
 from checkpoints.progress import SILENT, Progress
 from finetune.dataset import Dataset
-from finetune.evaluation import evaluate, open_data, refuse_swapped
+from finetune.evaluation import default_split, evaluate, open_data, refuse_swapped
 from finetune.run import PREFIX, Run, step_of
 from finetune.scores import Evaluation
 
@@ -84,6 +84,7 @@ def watch(
             next_step="Leave --watch out.",
         )
     dataset = data if isinstance(data, Dataset) else open_data(data, progress)
+    split = split or default_split(data, dataset)
     results: list[Evaluation] = []
     skipped: list[str] = []
     ended = TIMED_OUT

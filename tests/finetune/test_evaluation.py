@@ -157,3 +157,14 @@ def test_classes_that_the_model_does_not_know(colour_model, colours, tmp_path):
     with pytest.raises(DataError, match="does not know 1 classes") as caught:
         evaluate(colour_model.write_pb(tmp_path / "m.pb"), colours)
     assert "  green" in caught.value.message
+
+
+def test_an_idx_directory_brings_its_own_test_pictures(tmp_path, colours):
+    from finetune.dataset import read_dataset
+    from finetune.evaluation import default_split
+
+    dataset = read_dataset(colours)
+    for name in ("images-idx3", "labels-idx1"):
+        (tmp_path / f"train-{name}-ubyte.gz").write_bytes(b"")
+    assert default_split(tmp_path, dataset) == "test"
+    assert default_split(colours, dataset) == default_split(dataset, dataset) == "val"
