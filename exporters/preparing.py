@@ -10,6 +10,7 @@ import checkpoints
 from checkpoints.api import Checkpoint
 from checkpoints.errors import GraphError, UsageError
 from checkpoints.files import refuse_existing
+from checkpoints.names import averaged_names
 from checkpoints.progress import Progress
 from checkpoints.selection import select
 from exporters.conversion import Conversion, Endpoint, Request
@@ -20,7 +21,7 @@ from exporters.keyed_values import KeyedValues
 from exporters.labels import count_classes, is_probabilities, refuse_other_count
 from exporters.metadata import Metadata, read_metadata, stored_metadata
 from exporters.names import TensorName, tensor_of
-from exporters.sources import Source, graph_wanted
+from exporters.sources import Source, graph_wanted, run_directory
 from exporters.values import Values
 from exporters.verdict import Verification
 
@@ -151,7 +152,12 @@ def _inputs_of_signature(
 def _selected(saved: Values, request: Request, progress: Progress) -> Values:
     if not isinstance(saved, Checkpoint):
         return saved
-    selected = select(saved, request.selection, progress=progress)
+    selection = request.selection
+    is_run = run_directory(saved.family) is not None
+    if selection.weights == "auto" and is_run and averaged_names(saved.variables):
+        # Whoever trained with averages had these evaluated.
+        selection = replace(selection, weights="ema")
+    selected = select(saved, selection, progress=progress)
     if saved.objects is None:
         return selected
     # A SavedModel's graph goes by the keys of its objects, others by the names of variables.

@@ -16,8 +16,10 @@ import checkpoints
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import GraphError, NotFoundError, UnsupportedError, listed
 from checkpoints.messages import GraphDef
+from checkpoints.names import averaged_names
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import CHECKPOINTS, Net
+from checkpoints.selection import Selection, select
 from exporters.fixed_batch import FixedBatchRunner
 from exporters.freezing import prepare
 from exporters.frozen_file import frozen_graph_def
@@ -176,7 +178,10 @@ def _from_run(run: Run, path: Path, progress: Progress) -> Model:
 def _from_checkpoint_of_run(run: Run, checkpoint: Path, source: str) -> Model:
     graph = read_graph(run.graph_file)
     with checkpoints.open(checkpoint) as saved:
-        model = _model(source, graph, saved)
+        # Whoever asked for averages of the weights wants these to count.
+        has_averages = bool(averaged_names(saved.variables))
+        values = select(saved, Selection(weights="ema")) if has_averages else saved
+        model = _model(source, graph, values)
         metadata = replace(model.metadata, step=saved.family.step)
     return replace(model, metadata=metadata, averages_moved=_moves_averages(run))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from checkpoints.names import averaged_names
 from exporters.runtime import load_tensorflow
 
 NAME = "ExponentialMovingAverage"
@@ -56,8 +55,3 @@ class MovingAverage:
           known: names of averages that have a value already and keep it.
         """
         session.run([reset for name, reset in self._resets.items() if name not in known])
-
-
-def has_averages(names: Collection[str]) -> bool:
-    """Whether a checkpoint with these variables holds averages of weights."""
-    return bool(averaged_names(names))

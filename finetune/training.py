@@ -99,6 +99,7 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
     weights = find_weights(config.net, config.checkpoint, progress=progress)
     result = Trainer(run, config, dataset, weights, steps, progress).train()
     write_report(run.directory, progress=progress)
+    run.write_end(result.step)
     return result
 
 

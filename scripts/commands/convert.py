@@ -78,7 +78,8 @@ _PROOFS = {
     type=click.Choice(["auto", "raw", "ema"]),
     default="auto",
     show_default=True,
-    help="ema: moving averages in place of the variables; auto is raw, and says so.",
+    help="ema: moving averages in place of the variables. auto: of a run trained with --ema its "
+    "averages, else the variables; it says which.",
 )
 @click.option("--include", multiple=True, metavar="REGEX", help="Only variables it matches.")
 @click.option("--exclude", multiple=True, metavar="REGEX", help="No variables it matches.")
