@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 SOURCES: dict[str, str] = {
     "idx": "finetune.sources.idx",
     "cifar": "finetune.sources.cifar",
+    "records": "finetune.sources.records",
     "folders": "finetune.sources.folders",
 }
 """Kinds of sources -> their modules, in the order in which they are asked; folders take what is left."""
@@ -27,6 +28,7 @@ READERS: dict[str, str] = {
     "files": "finetune.sources.files",
     "idx": "finetune.sources.idx",
     "cifar": "finetune.sources.cifar",
+    "records": "finetune.sources.records",
 }
 """Where one picture lies -> the module whose `read_item(root, path)` gives its bytes."""
 

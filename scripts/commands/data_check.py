@@ -14,7 +14,7 @@ from scripts.verb import verb
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from finetune.check import CheckResult
+    from finetune.findings import CheckResult
 
 _SHOWN = 50
 
@@ -54,7 +54,7 @@ def _renderables(result: CheckResult) -> list[Table | str]:
     from rich.table import Table
     from rich.text import Text
 
-    what = "records" if result.kind == "dataset" else "pictures"
+    what = "pictures" if result.kind == "pictures" else "records"
     looked = (
         f"{result.path}: {result.num_pictures} {what} in {len(result.classes)} classes looked at"
     )

@@ -1,0 +1,210 @@
+"""What is wrong with the records of a dataset, or of TFRecord files that are none yet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from checkpoints.errors import DataError, NotFoundError
+from checkpoints.progress import Progress
+from finetune.dataset import DATASET_FILE, read_dataset
+from finetune.findings import FEW, CheckResult, Problem, in_one_line, sort_change
+from finetune.picture_formats import PictureError
+from finetune.pictures import clean_bytes
+from finetune.records import RecordError, checked_data, mapped, parse_example, record_places
+from finetune.sources.names import natural_order
+from finetune.sources.record_layouts import read_layout
+from finetune.sources.records import describe_one_label, shown_label
+
+IMAGE = ("image/encoded", bytes)
+LABEL = ("image/class/label", int)
+_Features = dict[str, "list[bytes] | list[int] | list[float]"]
+
+
+class _Seen(NamedTuple):
+    """Where a picture of some content was met first."""
+
+    place: str
+    label: int | bytes
+    split: str
+
+
+def check_dataset(path: Path, progress: Progress) -> CheckResult:
+    """Every record of a dataset; or of one file, a shard or not.
+
+    Args:
+      path: dataset directory, its dataset.json, or a TFRecord file.
+      progress: gets a task in records.
+    """
+    result = CheckResult(path, "dataset")
+    alone = path.is_file() and path.name != DATASET_FILE
+    try:
+        dataset = read_dataset(path)
+    except RecordError as error:
+        result.problems.append(Problem("damaged-record", str(path), in_one_line(error)))
+        return result
+    except (DataError, NotFoundError) as error:
+        if alone:
+            return check_record_files(path, [path], progress)
+        result.problems.append(Problem("layout", str(path), in_one_line(error)))
+        return result
+    shards = [(name, shard) for name, split in dataset.splits.items() for shard in split.shards]
+    if alone:
+        shards = [(name, shard) for name, shard in shards if shard.path.name == path.name]
+        if not shards:
+            return check_record_files(path, [path], progress)
+    result.classes = dataset.classes
+    if dataset.label_offset:
+        detail = f"labels count from {dataset.label_offset}, as the records' class names say"
+        result.notes.append(Problem("label-offset", str(path), detail))
+    check = _RecordCheck(result, dataset.label_offset)
+    labels: dict[str, list[int | bytes]] = defaultdict(list)
+    with progress.task("Checking records", sum(s.count for _, s in shards), "records") as task:
+        for name, shard in shards:
+            found = []
+            for label in check.labels_of(name, shard.path):
+                found.append(label)
+                task.advance()
+            labels[name].extend(found)
+            if len(found) != shard.count:
+                detail = f"{len(found)} sound records, expected {shard.count}"
+                result.problems.append(Problem("count", str(shard.path), detail))
+    result.num_pictures = sum(len(found) for found in labels.values())
+    for name, found in labels.items():
+        if len(dataset.classes) > 1:
+            _check_variety(result, dataset.path, found, f" in the split {name}")
+    return result
+
+
+def check_record_files(path: Path, files: Sequence[Path], progress: Progress) -> CheckResult:
+    """Every record of TFRecord files that are no dataset, in any layout that is read.
+
+    Args:
+      path: what was asked for.
+      files: the TFRecord files.
+      progress: gets a task in files.
+    """
+    result = CheckResult(path, "records")
+    check = _RecordCheck(result, None)
+    found: list[int | bytes] = []
+    with progress.task("Checking records", len(files), "files") as task:
+        for file in files:
+            found.extend(check.labels_of("", file))
+            if file.stat().st_size == 0:
+                detail = "record 0 (offset 0): the file is empty"
+                result.problems.append(Problem("damaged-record", str(file), detail))
+            task.advance()
+    result.num_pictures = len(found)
+    result.classes = tuple(natural_order({shown_label(label) for label in found}))
+    _check_variety(result, path, found, "")
+    return result
+
+
+def _check_variety(
+    result: CheckResult, path: Path, labels: Sequence[int | bytes], where: str
+) -> None:
+    if len(labels) >= FEW and len(set(labels)) == 1:
+        detail = describe_one_label(len(labels), labels[0], where)
+        result.problems.append(Problem("one-label", str(path), detail))
+
+
+class _RecordCheck:
+    """Looks at records and remembers which pictures it has seen.
+
+    `offset` is the dataset's label offset; None outside datasets, where there are other layouts
+    and no class names.
+    """
+
+    def __init__(self, result: CheckResult, offset: int | None) -> None:
+        self._result = result
+        self._offset = offset
+        self._seen: dict[bytes, _Seen] = {}
+
+    def labels_of(self, split: str, path: Path) -> Iterator[int | bytes]:
+        """Yields the label of each record that can be read; stops where the file is broken."""
+        with mapped(path) as view:
+            try:
+                for place in record_places(path, view):
+                    where = f"{path}: record {place.number} (offset {place.offset})"
+                    try:
+                        features = parse_example(checked_data(path, view, place))
+                    except DataError as error:
+                        message = error.message
+                        if where not in message:
+                            message = f"{where}: {message}"
+                        self._add("damaged-record", str(path), message)
+                        continue
+                    yield self._look_at(split, where, features)
+            except DataError as error:
+                self._add("damaged-record", str(path), in_one_line(error))
+
+    def _add(self, kind: str, path: str, detail: str) -> None:
+        self._result.problems.append(Problem(kind, path, detail))
+
+    def _look_at(self, split: str, where: str, features: _Features) -> int | bytes:
+        if self._offset is None:
+            try:
+                recorded = read_layout(features)
+            except DataError as error:
+                self._add("missing-feature", where, error.message)
+                return -1
+            encoded, label = recorded.encoded, recorded.label
+        else:
+            absent = [name for name in (IMAGE, LABEL) if _first(features, *name) is None]
+            encoded, label = _first(features, *IMAGE), _first(features, *LABEL)
+            if absent:
+                missing = " and no ".join(name for name, _ in absent)
+                detail = f"has no {missing}; it has {', '.join(sorted(features))}"
+                self._add("missing-feature", where, detail)
+                return -1 if label is None else int(label)
+            self._check_label(where, label - self._offset, features)
+        self._check_picture(where, encoded, features)
+        digest = hashlib.sha256(encoded).digest()
+        first = self._seen.setdefault(digest, _Seen(where, label, split))
+        if (first.label, first.split) != (label, split):
+            self._add("duplicate", where, f"same content as {first.place}")
+        return label
+
+    def _check_label(self, where: str, label: int, features: _Features) -> None:
+        classes, offset = self._result.classes, self._offset or 0
+        text = _first(features, "image/class/text", bytes)
+        if not 0 <= label < len(classes):
+            expected = f"{len(classes)} classes have labels {offset} to {len(classes) - 1 + offset}"
+            self._add("label", where, f"label {label + offset}; {expected}")
+        elif text and text != classes[label].encode("utf-8"):
+            shown = text.decode("utf-8", "replace")
+            detail = f"says class {shown!r}, but label {label + offset} is {classes[label]!r}"
+            self._add("class-name", where, detail)
+
+    def _check_picture(self, where: str, encoded: bytes, features: _Features) -> None:
+        try:
+            picture = clean_bytes(where, encoded)
+        except PictureError as error:
+            self._add(error.kind, where, error.detail)
+            return
+        for change in picture.changes:
+            sort_change(self._result, where, change)
+        said = _first(features, "image/format", bytes)
+        if said and not picture.changes:
+            stated = said.decode("utf-8", "replace").lower()
+            if stated.replace("jpg", "jpeg") != picture.format:
+                detail = f"image/format says {stated!r}, the bytes are {picture.format}"
+                self._add("format", where, detail)
+        height = _first(features, "image/height", int)
+        width = _first(features, "image/width", int)
+        size = (picture.height, picture.width)
+        if height is not None and width is not None and (height, width) != size:
+            detail = (
+                f"image/height and image/width say {height} x {width}, "
+                f"the picture has {picture.height} x {picture.width}"
+            )
+            self._add("size", where, detail)
+
+
+def _first(features: _Features, name: str, kind: type) -> Any:
+    """The first value of a feature, or None where it is absent or of another kind."""
+    values = features.get(name) or []
+    return values[0] if values and isinstance(values[0], kind) else None
