@@ -1,6 +1,7 @@
 """The words of `slimtune data` from Python, and a dataset as a plain tf.data.Dataset.
 
-`build`, `check` and `show` do what the commands of these names do.
+`build`, `check` and `show` do what the commands of these names do; `read_idx` and
+`read_numeric_csv` give arrays, `shuffled_batches` makes batches of a table's rows.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from finetune.check import check
 from finetune.cleaning import available_cores
 from finetune.dataset import check_labels, read_dataset
 from finetune.input_pipeline import encoded_dataset
+from finetune.numeric_csv import read_numeric_csv, shuffled_batches
 from finetune.pixels.decode import decode
 from finetune.preprocessing import Preprocessing
 from finetune.sheet import draw_sheet as show
+from finetune.sources.idx import read_idx
 
-__all__ = ["build", "check", "load", "show"]
+__all__ = ["build", "check", "load", "read_idx", "read_numeric_csv", "show", "shuffled_batches"]
 
 
 def load(
