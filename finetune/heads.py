@@ -13,7 +13,7 @@ from typing import Any
 
 from checkpoints.scopes import in_scope
 from exporters.runtime import load_tensorflow
-from finetune.slim import load_slim
+from finetune.slim import load_slim, quietly
 
 LEAK = 0.2
 """Slope of leaky relu for negative values."""
@@ -65,6 +65,7 @@ def leaky_relu(values: Any, leak: float = LEAK) -> Any:
     return 0.5 * (1.0 + leak) * values + 0.5 * (1.0 - leak) * tf.abs(values)
 
 
+@quietly
 def hidden_layers(
     inputs: Any, head: Head, layer: Callable[..., Any] | None = None, dropout: Any = None
 ) -> Any:
