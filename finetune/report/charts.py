@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 MAX_POINTS = 400
@@ -31,6 +31,14 @@ class Tick:
     """A labelled place on an axis, in percent from the left or from the top."""
 
     place: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A step at which something changed, and a word for it."""
+
+    step: int
     label: str
 
 
@@ -66,6 +74,7 @@ class Chart:
       x_ticks: steps.
       y_ticks: values.
       lines: the series, later ones above.
+      marks: places on the axis of steps where something changed.
     """
 
     title: str
@@ -74,14 +83,18 @@ class Chart:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     lines: tuple[Line, ...]
+    marks: tuple[Tick, ...] = ()
 
 
-def make_charts(metrics: Iterable[Mapping[str, Any]], total_steps: int) -> list[Chart]:
+def make_charts(
+    metrics: Iterable[Mapping[str, Any]], total_steps: int, marks: Sequence[Mark] = ()
+) -> list[Chart]:
     """The learning curves of a run; a quantity that was never logged has no chart.
 
     Args:
       metrics: the lines of metrics.jsonl.
       total_steps: where the axis of steps ends.
+      marks: steps at which something changed; those beyond the axis are left out.
     """
     entries = list(metrics)
     loss = _series(entries, "train", "loss")
@@ -112,7 +125,8 @@ def make_charts(metrics: Iterable[Mapping[str, Any]], total_steps: int) -> list[
     if speed:
         line = _Series("pictures a second", "training", speed, _plain, smooth=False)
         charts.append(_chart("Pictures a second", "", [line], end, None))
-    return charts
+    shown = tuple(Tick(100 * m.step / end, m.label) for m in marks if 0 < m.step < end)
+    return [replace(chart, marks=shown) for chart in charts]
 
 
 @dataclass(frozen=True)

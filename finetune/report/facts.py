@@ -99,6 +99,23 @@ class PlannedVariable:
 
 
 @dataclass(frozen=True)
+class StoredPhase:
+    """A stretch of steps in which the same scopes train, as plan.json has it.
+
+    Attributes:
+      first: how many steps were done before it.
+      last: its last step.
+      trainable: the scopes.
+      learning_rate: of its first step.
+    """
+
+    first: int
+    last: int
+    trainable: tuple[str, ...]
+    learning_rate: float
+
+
+@dataclass(frozen=True)
 class StoredPlan:
     """plan.json.
 
@@ -109,6 +126,8 @@ class StoredPlan:
       variables: all, in the net's order.
       unused: (name, reason) of each entry of the checkpoint that nothing took.
       notes: what the plan found worth saying.
+      phases: the phases of the run.
+      precision: what steps ran in: fp32 or bf16; None where the file does not say.
     """
 
     net: str
@@ -117,6 +136,8 @@ class StoredPlan:
     variables: tuple[PlannedVariable, ...]
     unused: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    phases: tuple[StoredPhase, ...] = ()
+    precision: str | None = None
 
     @property
     def frozen(self) -> tuple[PlannedVariable, ...]:
@@ -197,9 +218,20 @@ def read_plan(file: Path) -> StoredPlan:
             variables=tuple(_variable(variable) for variable in stored["variables"]),
             unused=tuple((str(u["name"]), str(u["reason"])) for u in stored["unused"]),
             notes=tuple(str(note) for note in stored.get("notes", ())),
+            phases=tuple(_phase(phase) for phase in stored.get("phases", ())),
+            precision=None if stored.get("precision") is None else str(stored["precision"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _unlike(file, "net, checkpoint, trainable, variables and unused", error) from error
+
+
+def _phase(stored: Mapping[str, Any]) -> StoredPhase:
+    return StoredPhase(
+        first=int(stored["first"]),
+        last=int(stored["last"]),
+        trainable=tuple(str(scope) for scope in stored["trainable"]),
+        learning_rate=float(stored["learning_rate"]),
+    )
 
 
 def _variable(stored: Mapping[str, Any]) -> PlannedVariable:

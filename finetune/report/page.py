@@ -17,6 +17,7 @@ from finetune.report.classes import class_rows, matrix, worst_pairs
 from finetune.report.commands import commands, options
 from finetune.report.extras import Extras
 from finetune.report.facts import Answer, Facts, StoredPlan, read_facts
+from finetune.report.phases import phase_marks, phase_rows
 from finetune.report.pictures import (
     FoundData,
     find_data,
@@ -102,6 +103,7 @@ def _render(facts: Facts, extras: Extras, data: FoundData, progress: Progress) -
     }
     scores = facts.scores
     predictions = list(extras.predictions or ())
+    phases = () if facts.plan is None else facts.plan.phases
     context = {
         # Our own files, and JSON without "<" and ">": the only parts that are not escaped.
         "style": Markup((folder / "style.css").read_text(encoding="utf-8")),  # noqa: S704
@@ -119,7 +121,8 @@ def _render(facts: Facts, extras: Extras, data: FoundData, progress: Progress) -
         "run_name": facts.run.directory.resolve().name,
         "data_name": data.dataset.name if data.dataset else Path(facts.config.data).name,
         "data_problem": data.problem,
-        "charts": make_charts(facts.metrics, facts.total_steps),
+        "charts": make_charts(facts.metrics, facts.total_steps, phase_marks(phases)),
+        "phases": phase_rows(phases, facts.metrics),
         "verification": extras.model_verification,
         "comparison": _bars(extras.comparison, scores.accuracy if scores else None),
         "predictions": [

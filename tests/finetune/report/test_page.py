@@ -349,3 +349,19 @@ def test_neither_tensorflow_nor_matplotlib_is_loaded(make_run):
         check=True,
     )
     assert done.stdout == "[]\n"
+
+
+def test_phases_are_shown_with_what_they_brought(make_run):
+    made = make_run()
+    plan = json.loads((made.path / "plan.json").read_text())
+    phases = [
+        {"first": 0, "last": 10, "trainable": ["Net/Logits"], "learning_rate": 0.01},
+        {"first": 10, "last": 20, "trainable": ["Net/Logits", "Net/<b>"], "learning_rate": 0.001},
+    ]
+    (made.path / "plan.json").write_text(
+        json.dumps({**plan, "phases": phases, "precision": "bf16"})
+    )
+    page = written(made.path)
+    assert "1 1–10 50.0% Net/Logits 0.01 2 11–20 62.5% +12.5 + Net/<b> 0.001" in page.text
+    assert len([a for a in page.named("span") if a.get("class") == "mark" and "style" in a]) == 4
+    assert "4 pictures each, in bf16" in page.text
