@@ -74,15 +74,15 @@ class RunSaver:
             folder.mkdir()
             prefix = folder / f"{PREFIX}-{step}"
             self._saver.save(session, str(prefix), write_meta_graph=False, write_state=False)
-            prefix.with_name(f"{prefix.name}.meta").write_bytes(self._meta_graph())
+            prefix.with_name(f"{prefix.name}.meta").write_bytes(self.note_graph())
             yield folder
         except (errors.OpError, OSError) as error:
             raise self._not_written(step, error) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _meta_graph(self) -> bytes:
-        """The graph does not change any more: its message is made once."""
+    def note_graph(self) -> bytes:
+        """The message of the graph as it is when this is called first: every .meta holds it."""
         if self._meta is None:
             exported = self._saver.export_meta_graph()
             self._meta = exported.SerializeToString(deterministic=True)

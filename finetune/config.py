@@ -78,7 +78,11 @@ class TrainConfig:
         step; None: one that suits the number of steps.
       ema: share of its old value that a moving average of the weights keeps a step; None: none.
       precision: auto, fp32 or bf16.
-      augment: none, fast or full.
+      augment: none, fast or full; None: none where steps run on features of whole pictures,
+        else full.
+      views: of each picture, where steps run on features: the plain one and others distorted by
+        augment; None: the plain one alone.
+      cache: whether features are stored: auto (where there is room), on or off.
       seed: of initialisers, order and augmentation.
       eval_every: steps between evaluations; None: five in a run, at most one an epoch.
       patience: evaluations without a better one after which training ends; None: never.
@@ -121,7 +125,9 @@ class TrainConfig:
     batch_norm_decay: float | None = None
     ema: float | None = None
     precision: str = "auto"
-    augment: str = "full"
+    augment: str | None = None
+    views: int | None = None
+    cache: str = "auto"
     seed: int = 0
     eval_every: int | None = None
     patience: int | None = None

@@ -70,7 +70,7 @@ def training_dataset(
       DataError: a shard is damaged.
     """
     tf = load_tensorflow()
-    reader = _Reader(read_index(dataset.split(split)), seed)
+    reader = PictureReader(read_index(dataset.split(split)), seed)
     chunk = min(batch_size, _CHUNK)
 
     # Nothing in here needs AutoGraph, which would read through every module it calls.
@@ -95,6 +95,63 @@ def training_dataset(
     batches = batches.map(read).prefetch(2).unbatch()
     batches = batches.map(prepare, num_parallel_calls=threads or available_cores())
     return _finished(batches.batch(batch_size, drop_remainder=True))
+
+
+def views_dataset(
+    pick: Callable[[int, int], tuple[Any, Any, Any, Any]],
+    preprocessing: Preprocessing,
+    batch_size: int,
+    augment: str,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    threads: int | None = None,
+) -> Any:
+    """Batches of views that a function picks by their number.
+
+    Args:
+      pick: (start, count) -> encoded pictures, labels, keys [count, 2] and numbers of views,
+        int64, of that many views or of those that are left. View 0 is the picture as evaluation
+        sees it; the others are distorted.
+      preprocessing: how a picture becomes input.
+      batch_size: pictures a batch; the last one holds the rest.
+      augment: "full", "fast" or "none": how views other than 0 are distorted.
+      start: number of the first view.
+      end: where the numbers end; None: nowhere.
+      threads: that decode at the same time; None: as many as there are cores.
+
+    Returns:
+      A tf.data.Dataset of (images [<= batch_size, size, size, 3] float32 RGB in the
+      preprocessing's value range, labels [<= batch_size] int64).
+    """
+    tf = load_tensorflow()
+    chunk = min(batch_size, _CHUNK)
+    last = _ENDLESS if end is None else end
+
+    @tf.autograph.experimental.do_not_convert
+    def read(first: Any) -> tuple[Any, ...]:
+        found = tf.numpy_function(
+            _telling(lambda first: pick(int(first), min(chunk, last - int(first)))),
+            [first],
+            [tf.string, tf.int64, tf.int64, tf.int64],
+        )
+        shapes = ([None], [None], [None, 2], [None])
+        return tuple(map(tf.ensure_shape, found, shapes))
+
+    @tf.autograph.experimental.do_not_convert
+    def prepare(encoded: Any, label: Any, key: Any, view: Any) -> tuple[Any, Any]:
+        if augment == "none":
+            return preprocessing.evaluation(encoded), label
+        image = tf.cond(
+            tf.equal(view, 0),
+            lambda: preprocessing.evaluation(encoded),
+            lambda: preprocessing.training(encoded, key, augment),
+        )
+        return image, label
+
+    batches = tf.data.Dataset.range(start, last, chunk).map(read).prefetch(2).unbatch()
+    batches = batches.map(prepare, num_parallel_calls=threads or available_cores())
+    return _finished(batches.batch(batch_size))
 
 
 def evaluation_dataset(
@@ -145,7 +202,7 @@ def encoded_dataset(dataset: Dataset, split: str) -> Any:
       DataError: a shard is damaged.
     """
     tf = load_tensorflow()
-    reader = _Reader(read_index(dataset.split(split)), 0)
+    reader = PictureReader(read_index(dataset.split(split)), 0)
 
     @tf.autograph.experimental.do_not_convert
     def read(start: Any) -> tuple[Any, Any, Any]:
@@ -187,8 +244,12 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-class _Reader:
-    """Reads records where they lie, through memory maps that open on first use."""
+class PictureReader:
+    """Reads records where they lie, through memory maps that open on first use.
+
+    Attributes:
+      index: where each record of the split lies.
+    """
 
     def __init__(self, index: RecordIndex, seed: int) -> None:
         self.index = index
@@ -198,22 +259,28 @@ class _Reader:
 
     def shuffled(self, start: int, count: int) -> tuple[Any, Any, Any]:
         """Pictures, labels and keys [count, 2] of the positions start, start + 1 ... of a run."""
-        total = len(self.index)
-        rows = np.empty(count, np.int64)
+        rows, epochs = self.positions(start, count)
         keys = np.empty((count, 2), np.int64)
         keys[:, 0] = self._seed
-        for place in range(count):
-            epoch, position = divmod(start + place, total)
-            rows[place] = self._order(epoch)[position]
-            # Even, so that each record has a second key of its own.
-            keys[place, 1] = (epoch << 33) | (int(rows[place]) << 1)
-        return self._pictures(rows), self.index.labels[rows], keys
+        # Even, so that each record has a second key of its own.
+        keys[:, 1] = (epochs << 33) | (rows << 1)
+        return self.pictures(rows), self.index.labels[rows], keys
+
+    def positions(self, start: int, count: int) -> tuple[Any, Any]:
+        """Records of the positions start, start + 1 ... of a run, and their epochs; int64."""
+        places = np.arange(start, start + count, dtype=np.int64)
+        epochs = places // len(self.index)
+        rows = np.empty(count, np.int64)
+        for epoch in np.unique(epochs):
+            found = epochs == epoch
+            rows[found] = self._order(int(epoch))[places[found] - epoch * len(self.index)]
+        return rows, epochs
 
     def in_order(self, start: int, count: int) -> tuple[Any, Any, Any]:
         """Pictures, labels and names of the records from `start` on."""
         rows = np.arange(start, min(start + count, len(self.index)))
         names = np.array([self._name(int(row)) for row in rows], object)
-        return self._pictures(rows), self.index.labels[rows], names
+        return self.pictures(rows), self.index.labels[rows], names
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
         if epoch not in self._orders:
@@ -224,10 +291,16 @@ class _Reader:
             self._orders[epoch] = order
         return self._orders[epoch]
 
-    def _pictures(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
-        return np.array([self._picture(int(row)) for row in rows], object)
+    def pictures(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
+        """The encoded pictures of records."""
+        return np.array([self.picture(int(row)) for row in rows], object)
 
-    def _picture(self, row: int) -> bytes:
+    def picture(self, row: int) -> bytes:
+        """The encoded picture of a record.
+
+        Raises:
+          DataError: the record is damaged.
+        """
         index = self.index
         view = self._view(int(index.shards[row]))
         start, length = int(index.starts[row]), int(index.lengths[row])
@@ -262,10 +335,10 @@ def _map(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _telling(read: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], tuple[Any, Any, Any]]:
+def _telling(read: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], tuple[Any, ...]]:
     """Puts a DataError into the message that TensorFlow makes of it, for `find_data_error`."""
 
-    def reading(start: Any) -> tuple[Any, Any, Any]:
+    def reading(start: Any) -> tuple[Any, ...]:
         try:
             return read(start)
         except DataError as error:

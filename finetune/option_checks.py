@@ -11,6 +11,7 @@ from finetune.optimizers import DEFAULT_LEARNING_RATES
 from finetune.schedules import SCHEDULES
 
 AUGMENTS = ("none", "fast", "full")
+CACHES = ("auto", "on", "off")
 ACTIVATIONS = ("relu", "leaky-relu")
 PRECISIONS = ("auto", "fp32", "bf16")
 UNFREEZING = re.compile(r"(\d+)(e?):\s*(\S.*)")
@@ -119,6 +120,8 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("optimizer", *_one_of(tuple(DEFAULT_LEARNING_RATES))),
     ("schedule", *_one_of(SCHEDULES)),
     ("augment", *_one_of(AUGMENTS)),
+    ("views", "a whole number from 1", is_positive),
+    ("cache", *_one_of(CACHES)),
     ("precision", *_one_of(PRECISIONS)),
     (
         "loss",

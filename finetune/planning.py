@@ -161,6 +161,12 @@ class BoundPlan:
         optimised = {variable.name for variable in self.plan.optimised}
         return [variable for variable in self.variables if variable.op.name in optimised]
 
+    @property
+    def changing_variables(self) -> list[Any]:
+        """What training changes: the trained variables and averages that go with them."""
+        frozen = {variable.name for variable in self.plan.frozen}
+        return [variable for variable in self.variables if variable.op.name not in frozen]
+
     def apply(self, session: Any) -> None:
         """Restores, initialises everything else in the graph, then compares with the checkpoint.
 

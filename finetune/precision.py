@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,13 @@ def training_session_config(precision: str) -> Any:
     return config
 
 
-def time_steps(session: Any, loss: Any, logits: Any, gradients: Any) -> Trial:
+def time_steps(
+    session: Any,
+    loss: Any,
+    logits: Any,
+    gradients: Any,
+    feeds: Callable[[], Mapping[Any, Any]] = dict,
+) -> Trial:
     """Runs a few steps that change no variable.
 
     Args:
@@ -87,12 +93,13 @@ def time_steps(session: Any, loss: Any, logits: Any, gradients: Any) -> Trial:
       loss: scalar tensor.
       logits: [batch, classes].
       gradients: an operation that computes all gradients.
+      feeds: gives what a step is fed.
     """
     # The first run optimises the graph; its numbers are the ones to compare.
-    first_loss, first_logits, _ = session.run((loss, logits, gradients))
+    first_loss, first_logits, _ = session.run((loss, logits, gradients), feeds())
     began = time.perf_counter()
     for _ in range(_TIMED_STEPS):
-        session.run((loss, gradients))
+        session.run((loss, gradients), feeds())
     seconds = (time.perf_counter() - began) / _TIMED_STEPS
     return Trial(seconds, float(first_loss), np.asarray(first_logits, np.float32))
 

@@ -15,7 +15,7 @@ from finetune.class_weights import find_class_weights
 from finetune.config import TrainConfig, steps_an_epoch
 from finetune.dataset import Dataset
 from finetune.evaluation import evaluate
-from finetune.input_pipeline import find_data_error, training_dataset
+from finetune.input_pipeline import find_data_error
 from finetune.losses import Target
 from finetune.metrics_log import MetricsLog
 from finetune.nets.build import net_variables
@@ -33,6 +33,8 @@ from finetune.training_graph import (
     build_training_step,
     head_of,
 )
+from finetune.training_sheet import log_training_sheet
+from finetune.trunk.batches import DISTORTED, StepBatches
 from finetune.weights import Weights
 
 EVALUATIONS = 5
@@ -86,7 +88,6 @@ class Trainer:
             verified = self._train_phase(phase)
             if self._has_stopped():
                 break
-        self.run.write_end(self.step)
         self.progress.say(f"{verified} frozen variables are bit-equal to what they started from.")
         done = (self.step - first) * self.config.batch_size
         return RunResult(
@@ -106,39 +107,46 @@ class Trainer:
         v1 = tf.compat.v1
         with tf.Graph().as_default() as graph:
             v1.set_random_seed(self.config.seed)
-            batches = training_dataset(
-                self.dataset,
-                self.preprocessing,
-                self.config.batch_size,
-                self.config.seed,
-                augment=self.config.augment,
-                start_step=self.step,
+            batches = StepBatches(
+                self.dataset, self.preprocessing, self.config, self.step, self.progress
             )
-            iterator = v1.data.make_initializable_iterator(batches)
-            images, labels = iterator.get_next()
             with self.progress.task(f"Building {self.weights.net.name}", None):
-                self.bound, step_graph = self._build(phase, images, labels)
+                self.bound, step_graph = self._build(phase, batches.images, batches.labels)
                 if self.is_beginning:
                     self._write_beginnings()
                     self.is_beginning = False
             self.saver = RunSaver(self.run, self.config.keep)
             self.log = MetricsLog(self.run, graph)
+            self.saver.note_graph()
+            batches.cut_before(
+                step_graph.fetches,
+                [step_graph.step, *self.bound.changing_variables],
+                self.bound.variables,
+            )
+        if self.step == 0:
+            is_plain = batches.on_features and (self.config.views or 1) == 1
+            augment = self.config.augment or ("none" if is_plain else DISTORTED)
+            log_training_sheet(
+                self.log, self.dataset, self.preprocessing, augment, self.config.seed
+            )
         start = PhaseStart(
             self.run, self.phases, phase, self.bound, self.saver, step_graph, self.progress
         )
         session = start.open(
             graph,
             first=self.step,
-            restart=lambda session: session.run(iterator.initializer),
+            batches=batches,
             precision=self.config.precision,
             net=self.weights.net.name,
         )
         with session:
             try:
                 self._evaluate_if_missing()
-                self._loop(session, step_graph, phase)
+                self._loop(session, step_graph, phase, batches)
             except tf.errors.OpError as error:
                 raise find_data_error(error) or _step_failed(error) from error
+            finally:
+                batches.close()
             verified = self.bound.verify_frozen(session)
         self.log.close()
         return verified
@@ -192,23 +200,21 @@ class Trainer:
             run, self.weights, self.dataset, self.preprocessing, head_of(self.config)
         )
 
-    def _loop(self, session: Any, step_graph: TrainingGraph, phase: Phase) -> None:
-        fetches = (
-            step_graph.train,
-            step_graph.accuracy,
-            step_graph.learning_rate,
-        )
+    def _loop(
+        self, session: Any, step_graph: TrainingGraph, phase: Phase, batches: StepBatches
+    ) -> None:
+        unit = "steps on features" if batches.on_features else "steps"
         eval_every = self._eval_every()
         first = self.step
         began_with = self.seconds
         saved_at = logged_at = time.monotonic()
-        with self.progress.task("Training", phase.last - first, "steps") as task:
+        with self.progress.task("Training", phase.last - first, unit) as task:
             for step in range(first + 1, phase.last + 1):
                 if self._has_stopped():
                     return
                 began = time.monotonic()
                 try:
-                    loss, accuracy, rate = session.run(fetches)
+                    loss, accuracy, rate = session.run(step_graph.fetches, batches.feeds())
                 except KeyboardInterrupt:
                     self._save_interrupted(session, step_graph, first)
                     raise
@@ -242,6 +248,7 @@ class Trainer:
                     self.saver.save(session, step)
                     saved_at = time.monotonic()
                 if evaluates:
+                    self.log.write_variables(step, session, self.bound.trainable_variables)
                     self._evaluate(step)
 
     def _save_interrupted(self, session: Any, step_graph: TrainingGraph, first: int) -> None:

@@ -45,6 +45,11 @@ class TrainingGraph:
     step: Any
     average: MovingAverage | None
 
+    @property
+    def fetches(self) -> tuple[Any, Any, Any]:
+        """What a step runs: gives loss, accuracy and learning rate."""
+        return self.train, self.accuracy, self.learning_rate
+
 
 def build_training_net(
     net: Net, images: Any, classes: int, phase: Phase, config: TrainConfig

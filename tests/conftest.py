@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from PIL import Image
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+_CACHE = tempfile.TemporaryDirectory(prefix="slimtune-tests-")
+os.environ["SLIMTUNE_CACHE"] = _CACHE.name
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

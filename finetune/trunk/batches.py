@@ -1,0 +1,304 @@
+"""Where the steps of training get their batches: pictures, or features that the trunk gave.
+
+Where all that trains lies behind one tensor, a step is fed that tensor, and TensorFlow leaves out
+everything before it: the same graph, loss and variables as with pictures. The features come from
+a store, or the trunk computes them batch by batch.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from checkpoints.errors import RunError
+from checkpoints.progress import Progress
+from exporters.graph import as_graph
+from exporters.runtime import load_tensorflow
+from finetune.config import TrainConfig
+from finetune.dataset import Dataset
+from finetune.input_pipeline import training_dataset
+from finetune.planning import read_values
+from finetune.precision import has_bfloat16
+from finetune.preprocessing import Preprocessing
+from finetune.trunk.cut import find_cut, replace_by_placeholder, variables_before
+from finetune.trunk.extraction import extract
+from finetune.trunk.frozen import Trunk, freeze_trunk, with_precision
+from finetune.trunk.store import FeatureStore
+from finetune.trunk.views import Views
+
+DISTORTED = "full"
+"""How pictures are distorted where nothing else was asked for."""
+
+FED = "features"
+"""Name of the placeholder that steps are fed."""
+
+_COMPARED_PICTURES = 16
+
+
+class StepBatches:
+    """The batches of one phase of training.
+
+    Attributes:
+      images: tensor of pictures, float32 [batch, size, size, 3].
+      labels: tensor of their classes, int64 [batch].
+      cut: the tensor that steps are fed instead of pictures, or None.
+      store: where its values are, or None where the trunk computes them for each step.
+      views: the pictures as they are shown, or None where each is distorted anew.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        preprocessing: Preprocessing,
+        config: TrainConfig,
+        first: int,
+        progress: Progress,
+    ) -> None:
+        """Makes the tensors, in the current tf.Graph.
+
+        Args:
+          dataset: the pictures.
+          preprocessing: how they become input.
+          config: batch size, seed, augment, views, cache and precision.
+          first: how many steps of the run are done.
+          progress: told what steps run on.
+        """
+        tf = load_tensorflow()
+        v1 = tf.compat.v1
+        self._dataset = dataset
+        self._preprocessing = preprocessing
+        self._config = config
+        self._first = first
+        self._progress = progress
+        size, batch = preprocessing.image_size, config.batch_size
+        self._iterator = v1.data.Iterator.from_structure(
+            (tf.float32, tf.int64),
+            (tf.TensorShape([batch, size, size, 3]), tf.TensorShape([batch])),
+        )
+        self.images, self.labels = self._iterator.get_next()
+        self.cut: Any = None
+        self.store: FeatureStore | None = None
+        self.views: Views | None = None
+        self._initializer: Any = None
+        self._before: list[Any] = []
+        self._trunk_graph: Any = None
+        self._trunk: Trunk | None = None
+        self._fed: Any = None
+        self._streamed: Iterator[Any] | None = None
+        self._step = first
+
+    def cut_before(
+        self, fetches: Iterable[Any], changing: Sequence[Any], variables: Sequence[Any]
+    ) -> None:
+        """Finds what can be fed instead of pictures, and puts a placeholder there.
+
+        To be called when the graph is complete and its message was made: what trains is not
+        connected with the pictures afterwards.
+
+        Args:
+          fetches: what a step runs.
+          changing: the variables that it changes.
+          variables: all variables of the net.
+        """
+        self.cut = find_cut(fetches, self.images, changing, [self.labels])
+        if self.cut is None:
+            self._initializer = self._iterator.make_initializer(self._pictures())
+            return
+        v1 = load_tensorflow().compat.v1
+        self._before = variables_before(self.cut, variables)
+        self._trunk_graph = v1.graph_util.extract_sub_graph(
+            self.cut.graph.as_graph_def(), [self.cut.op.name]
+        )
+        self._fed = replace_by_placeholder(self.cut, FED)
+
+    @property
+    def on_features(self) -> bool:
+        """Whether steps are fed something else than pictures."""
+        return self.cut is not None
+
+    def restart(self, session: Any) -> None:
+        """Puts the batches to the first one; features are computed on the first call.
+
+        Args:
+          session: that holds the net's variables.
+
+        Raises:
+          RunError: features were to be stored, and there is no room.
+        """
+        self._step = self._first
+        if self.cut is None:
+            session.run(self._initializer)
+            return
+        if self._trunk is None:
+            self._trunk = self._freeze(session)
+            self._choose(self._trunk)
+        if self.store is None:
+            self._close()
+            self._streamed = self._trunk.activations(self._shown_pictures)
+
+    def feeds(self) -> dict[Any, Any]:
+        """What the next step is fed beside its graph."""
+        if self.cut is None:
+            return {}
+        if self.store is None:
+            if self._streamed is None:
+                raise RunError("The batches were not started.")
+            activations, (labels,) = next(self._streamed)
+            return {self._fed: activations, self.labels: labels}
+        assert self.views is not None  # noqa: S101 - stored features always are of views
+        batch = self._config.batch_size
+        rows, views = self.views.shown(self._step * batch, batch)
+        self._step += 1
+        keys = [self.views.key(int(row), int(view)) for row, view in zip(rows, views, strict=True)]
+        return {self._fed: self.store.read(keys), self.labels: self.views.labels[rows]}
+
+    def close(self) -> None:
+        """Frees the session of a trunk that computes batch by batch."""
+        self._close()
+
+    def _close(self) -> None:
+        if self._streamed is not None:
+            self._streamed.close()  # type: ignore[attr-defined]
+            self._streamed = None
+
+    def _freeze(self, session: Any) -> Trunk:
+        return freeze_trunk(
+            as_graph(self._trunk_graph),
+            read_values(session, self._before),
+            self.images.name,
+            self.cut.name,
+            tuple(self.cut.shape.as_list()[1:]),
+        )
+
+    def _choose(self, trunk: Trunk) -> None:
+        """Takes stored features where they can be had, else the trunk computes each batch."""
+        config = self._config
+        views = config.views or 1
+        augment = config.augment or ("none" if views == 1 else DISTORTED)
+        if views == 1 and augment != "none":
+            # Each picture is distorted anew each time it is shown: there is nothing to store.
+            if config.cache == "on":
+                raise RunError(
+                    f"Pictures that --augment {augment} distorts anew each time cannot be stored.",
+                    expected="--views K with --cache on, for K views of each picture",
+                    received="--cache on without --views",
+                    next_step="Add --views 4, or leave --cache out.",
+                )
+            self._trunk = with_precision(
+                trunk, self._first_pictures, config.precision, self._progress
+            )
+            self._say("the trunk computes them for each step, for --augment distorts anew")
+            return
+        self.views = Views(
+            self._dataset,
+            self._preprocessing,
+            views=views,
+            augment=augment,
+            seed=config.seed,
+            progress=self._progress,
+        )
+        if config.cache == "off":
+            self._trunk = with_precision(
+                trunk, self._first_pictures, config.precision, self._progress
+            )
+            self._say("the trunk computes them for each step, as --cache off asks")
+            return
+        self._fill(trunk, self.views)
+
+    def _fill(self, trunk: Trunk, views: Views) -> None:
+        self._trunk, store = self._find_store(trunk, views)
+        missing = store.find(views.keys(), self._progress)
+        total = views.count * views.views
+        told = f"{views.count} pictures"
+        if views.views > 1:
+            told += f" in {views.views} views"
+        size = total * store.record_bytes / 1e6
+        speed = None
+        if missing:
+            problem = None
+            if store.make_room(len(missing)) is None:
+                problem = "more than there is room for"
+            else:
+                try:
+                    speed = extract(self._trunk, store, views, missing, self._progress)
+                except OSError as error:
+                    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                        raise
+                    problem = "more than the disk has room for"
+            if problem is not None:
+                if self._config.cache == "on":
+                    raise RunError(
+                        f"Features of {told} cannot be stored in {store.root}.",
+                        expected="room on the disk, and within SLIMTUNE_FEATURES_GB",
+                        received=f"{size:.0f} MB, {problem}",
+                        next_step="Make room, raise SLIMTUNE_FEATURES_GB, or leave --cache out.",
+                    )
+                self._say(f"the trunk computes them for each step: {size:.0f} MB are {problem}")
+                return
+        self.store = store
+        found = total - len(missing)
+        computed = f"{len(missing)} computed" + (f" at {speed:.0f} a second" if speed else "")
+        self._say(f"stored for {told}, {size:.1f} MB: {found} were there, {computed}")
+
+    def _find_store(self, trunk: Trunk, views: Views) -> tuple[Trunk, FeatureStore]:
+        """The trunk in a precision whose features are all there already, else in the one to take."""
+        wanted = self._config.precision
+        choices = [trunk.in_bfloat16(), trunk] if has_bfloat16() else [trunk]
+        for choice in choices:
+            if wanted in ("auto", choice.precision):
+                store = _store_of(choice, views)
+                if store.directory.is_dir() and not store.find(views.keys()):
+                    return choice, store
+        chosen = with_precision(trunk, self._first_pictures, wanted, self._progress)
+        return chosen, _store_of(chosen, views)
+
+    def _say(self, how: str) -> None:
+        numbers = math.prod(self.cut.shape.as_list()[1:])
+        assert self._trunk is not None  # noqa: S101 - frozen before anything is said of it
+        self._progress.say(
+            f"Steps run on features, {numbers:,} numbers a picture ({self.cut.op.name}, trunk in "
+            f"{self._trunk.precision}): {how}."
+        )
+
+    def _shown_pictures(self) -> Any:
+        """Pictures as steps see them, from the first one on."""
+        batch = self._config.batch_size
+        if self.views is not None:
+            return self.views.training(self._first * batch, batch)
+        return self._pictures()
+
+    def _first_pictures(self) -> Any:
+        """The batch that precisions are compared on: the same whichever step a run is at."""
+        return training_dataset(
+            self._dataset,
+            self._preprocessing,
+            min(_COMPARED_PICTURES, self._dataset.split("train").count),
+            0,
+            augment="none",
+        ).take(1)
+
+    def _pictures(self) -> Any:
+        return training_dataset(
+            self._dataset,
+            self._preprocessing,
+            self._config.batch_size,
+            self._config.seed,
+            augment=self._config.augment or DISTORTED,
+            start_step=self._first,
+        )
+
+
+def _store_of(trunk: Trunk, views: Views) -> FeatureStore:
+    return FeatureStore({"trunk": trunk.digest, **views.description}, trunk.shape, trunk.dtype)
+
+
+def all_features(batches: StepBatches) -> tuple[Any, Any]:
+    """Stored features of all views, float32 [views, ...], and their classes, int64 [views]."""
+    assert batches.store is not None and batches.views is not None  # noqa: S101
+    views = batches.views
+    keys = list(views.keys())
+    return batches.store.read(keys), np.repeat(views.labels, views.views)

@@ -1,0 +1,64 @@
+"""Fills a store: each picture that it lacks goes through the trunk once."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkpoints.errors import GraphError
+from checkpoints.progress import SILENT, Progress
+from finetune.input_pipeline import find_data_error
+from finetune.trunk.frozen import Trunk
+from finetune.trunk.store import SHARD_BYTES, FeatureStore, Key
+from finetune.trunk.views import Views
+
+BATCH_SIZE = 32
+
+
+def extract(
+    trunk: Trunk,
+    store: FeatureStore,
+    views: Views,
+    missing: list[Key],
+    progress: Progress = SILENT,
+    trust: bool = False,
+) -> float:
+    """Computes and stores the activations of pictures. TensorFlow's threads decode meanwhile.
+
+    Args:
+      trunk: what gives the activations.
+      store: where they go, a shard at a time.
+      views: the pictures.
+      missing: which of them.
+      progress: told how far it is, in pictures a second.
+      trust: whether ops that reach files, the network or Python may run.
+
+    Returns:
+      Pictures a second.
+
+    Raises:
+      DataError: a picture is damaged.
+      OSError: the disk is full.
+    """
+    began = time.monotonic()
+    shard_pictures = max(BATCH_SIZE, SHARD_BYTES // store.record_bytes)
+    waiting: list[NDArray[Any]] = []
+    done = written = 0
+    with progress.task("Features", len(missing), "pictures") as task:
+        try:
+            for activations, _ in trunk.activations(
+                lambda: views.chosen(missing, BATCH_SIZE), trust
+            ):
+                waiting.append(activations)
+                done += len(activations)
+                if done - written >= shard_pictures or done == len(missing):
+                    store.write(missing[written:done], np.concatenate(waiting))
+                    waiting, written = [], done
+                task.advance(len(activations))
+                task.note(f"{done / (time.monotonic() - began):.0f} pictures/s")
+        except GraphError as error:
+            raise find_data_error(error.__cause__) or error from error.__cause__
+    return done / (time.monotonic() - began)
