@@ -1,4 +1,4 @@
-"""One checkpoint out of a tar or tar.gz that came from outside."""
+"""Files out of a tar or tar.gz that came from outside: one checkpoint, or as chosen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -47,35 +47,74 @@ def unpack_checkpoint(archive: Path, member: str, into: Path) -> list[str]:
         that are refused, or without the checkpoint.
     """
     wanted = re.compile(re.escape(member) + CHECKPOINT_SUFFIX)
-    problems: list[str] = []
     seen: set[str] = set()
-    written: list[str] = []
-    with _opened(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
-        for count, info in enumerate(tar, start=1):
-            if count > MOST_MEMBERS:
-                raise stream.error(f"holds more than {MOST_MEMBERS} members")
-            name = info.name.removeprefix("./")
-            file_name = name.rpartition("/")[2]
-            problem = _problem(info, name, seen)
-            if problem is not None:
-                problems.append(f"{info.name!r} {problem}")
-            elif info.isfile():
-                stream.expect(info.size)
-                seen.add(name)
-                if wanted.fullmatch(file_name) and file_name not in written:
-                    stream.copy(info.size, into / file_name)
-                    written.append(file_name)
-                elif file_name in written:
-                    problems.append(f"{info.name!r} stands in another folder too")
-        stream.drain()
-        if problems:
-            raise stream.error(f"holds what is not unpacked:\n{listed(problems)}")
+
+    def place(name: str) -> str | None:
+        seen.add(name)
+        file_name = name.rpartition("/")[2]
+        return file_name if wanted.fullmatch(file_name) else None
+
+    written = unpack_members(archive, into, place)
     if not is_complete(written, member):
         raise BrokenFileError(
             f"{archive} does not hold the checkpoint {member!r}.",
             expected=f"{member}, or {member}.index with its {member}.data-...",
             received=", ".join(repr(name) for name in sorted(seen)[:10]) or "an empty archive",
         )
+    return written
+
+
+def unpack_members(
+    archive: Path,
+    into: Path,
+    place: Callable[[str], str | None],
+    most_members: int = MOST_MEMBERS,
+) -> list[str]:
+    """Unpacks the files of an archive that are wanted; the others are checked and left.
+
+    Every member must be a plain file or a folder, with a relative name that stays inside, and
+    no name may come twice. The whole archive is read, so that gzip's checksum is compared too.
+
+    Args:
+      archive: tar or tar.gz.
+      into: a directory of the caller's own; what stands in it after an error is of no use.
+      place: given the name of a plain file in the archive, without a leading "./": where it
+        goes, relative to `into`, or None.
+      most_members: how many the archive may hold.
+
+    Returns:
+      Where the files are, relative to `into`, sorted.
+
+    Raises:
+      BrokenFileError: not an archive, cut, damaged, larger than LARGEST_CONTENT, or with
+        members that are refused.
+    """
+    problems: list[str] = []
+    seen: set[str] = set()
+    written: set[str] = set()
+    with _opened(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
+        for count, info in enumerate(tar, start=1):
+            if count > most_members:
+                raise stream.error(f"holds more than {most_members} members")
+            name = info.name.removeprefix("./")
+            problem = _problem(info, name, seen)
+            if problem is not None:
+                problems.append(f"{info.name!r} {problem}")
+            elif info.isfile():
+                stream.expect(info.size)
+                seen.add(name)
+                target = place(name)
+                if target in written:
+                    problems.append(f"{info.name!r} stands in another folder too")
+                elif target is not None:
+                    try:
+                        stream.copy(info.size, into / target)
+                    except (FileExistsError, NotADirectoryError):
+                        problems.append(f"{info.name!r} lies below a file or is a folder's name")
+                    written.add(target)
+        stream.drain()
+        if problems:
+            raise stream.error(f"holds what is not unpacked:\n{listed(problems)}")
     return sorted(written)
 
 
@@ -160,6 +199,7 @@ class _Stream(io.RawIOBase):
 
     def copy(self, size: int, target: Path) -> None:
         """Writes the next `size` bytes to a new file."""
+        target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:
             self._pass_on(size, file)
             file.flush()

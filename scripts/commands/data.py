@@ -8,6 +8,7 @@ import click
 
 SUBCOMMANDS: dict[str, str] = {
     "sample": "scripts.commands.data_sample",
+    "download": "scripts.commands.data_download",
     "build": "scripts.commands.data_build",
     "check": "scripts.commands.data_check",
     "show": "scripts.commands.data_show",

@@ -1,0 +1,300 @@
+"""Public sets of pictures: fetched once into the cache, then laid out where they are wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoints.archive import unpack_members
+from checkpoints.cache import cache_directory, locked
+from checkpoints.errors import BrokenFileError, DataError, DownloadError, NotFoundError
+from checkpoints.fetch import (
+    PATIENT,
+    RetryPolicy,
+    checked_url,
+    discard,
+    fetch,
+    megabytes,
+    shown_url,
+)
+from checkpoints.files import atomic_directory, refuse_existing, refuse_foreign_files, write_json
+from checkpoints.progress import SILENT, Progress
+from finetune.sources import Source, find_source
+
+_MOST_PICTURES = 1_000_000
+
+
+@dataclass(frozen=True)
+class PublicData:
+    """A set of pictures that anyone may fetch.
+
+    Attributes:
+      name: what `data download` takes.
+      files: their names, below every address.
+      addresses: where they are, the first that answers is taken.
+      own: regular expression of the paths that stand in a directory of it.
+      archive: whether the file is an archive of class folders below one folder.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    addresses: tuple[str, ...]
+    own: str
+    archive: bool
+
+
+PUBLIC_DATA = {
+    "flowers": PublicData(
+        name="flowers",
+        files=("flower_photos.tgz",),
+        addresses=(
+            "https://storage.googleapis.com/download.tensorflow.org/example_images",
+            "http://download.tensorflow.org/example_images",
+        ),
+        own=r"[^/]+/[^/]+\.jpe?g|LICENSE\.txt",
+        archive=True,
+    ),
+    "mnist": PublicData(
+        name="mnist",
+        files=(
+            "train-images-idx3-ubyte.gz",
+            "train-labels-idx1-ubyte.gz",
+            "t10k-images-idx3-ubyte.gz",
+            "t10k-labels-idx1-ubyte.gz",
+        ),
+        addresses=(
+            "https://storage.googleapis.com/cvdf-datasets/mnist",
+            "https://ossci-datasets.s3.amazonaws.com/mnist",
+        ),
+        own=r"(train|t10k)-(images-idx3|labels-idx1)-ubyte\.gz",
+        archive=False,
+    ),
+}
+"""What can be fetched: the flowers of TensorFlow's tutorials, and MNIST."""
+
+
+@dataclass(frozen=True)
+class FetchedFile:
+    """One file of a set, in the cache.
+
+    Attributes:
+      path: where it is.
+      url: where it came from.
+      sha256: in hexadecimal.
+      size: in bytes.
+      resumed: bytes of it that a cut connection had left and that were not fetched again.
+      fetched: False where it was there already.
+    """
+
+    path: Path
+    url: str
+    sha256: str
+    size: int
+    resumed: int = 0
+    fetched: bool = False
+
+
+@dataclass(frozen=True)
+class DownloadedData:
+    """A set of pictures on this machine.
+
+    Attributes:
+      name: of the set.
+      path: the directory.
+      files: what it was made of.
+      classes: class names in order.
+      num_pictures: of all splits.
+    """
+
+    name: str
+    path: Path
+    files: tuple[FetchedFile, ...]
+    classes: tuple[str, ...]
+    num_pictures: int
+
+
+def download_data(
+    name: str,
+    out: str | Path,
+    *,
+    url: str | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+    policy: RetryPolicy = PATIENT,
+) -> DownloadedData:
+    """Gets a public set of pictures: class folders for flowers, four IDX files for mnist.
+
+    A file that is in the cache, fetched before or put there by hand, is not fetched again
+    unless `url` names another place. The SHA-256 of what came from an address is noted the
+    first time and compared after.
+
+    Args:
+      name: a key of PUBLIC_DATA.
+      out: the directory to make.
+      url: https or http address instead of the public ones: of the archive of flowers; of the
+        folder that holds the four files of mnist.
+      overwrite: replace `out`, and fetch again.
+      progress: gets the bytes, and a line for each thing worth knowing.
+      policy: how patient to be with the network.
+
+    Raises:
+      NotFoundError: there is no such set.
+      OutputExistsError: `out` is there, or holds other files than these.
+      DownloadError: it cannot be fetched, or is not what was asked for; says how to go on
+        without a network.
+    """
+    record = PUBLIC_DATA.get(name)
+    if record is None:
+        raise NotFoundError(
+            f"There is no public set {name!r}.", expected=f"one of {', '.join(PUBLIC_DATA)}"
+        )
+    out = Path(out)
+    refuse_existing(out, overwrite)
+    refuse_foreign_files(out, record.own, f"the files of {name}")
+    cache = cache_directory() / "data" / name
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / ".lock", progress):
+        files = [
+            _get(record, file, _addresses(record, file, url), cache, overwrite, progress, policy)
+            for file in record.files
+        ]
+        try:
+            with atomic_directory(out, overwrite) as folder:
+                source = _lay_out(record, files, folder)
+        except (BrokenFileError, DataError) as error:
+            for file in files:
+                if file.fetched:
+                    discard(file.path)
+            raise DownloadError(
+                f"{name}: what came from {files[0].url} cannot be used: {error.message}",
+                expected=error.expected,
+                received=error.received,
+                next_step=_by_hand(record, cache),
+            ) from error
+    return DownloadedData(name, out, tuple(files), source.classes, len(source.items))
+
+
+def _lay_out(record: PublicData, files: Sequence[FetchedFile], folder: Path) -> Source:
+    """Fills the directory and looks whether it is what it should be."""
+    if record.archive:
+
+        def place(name: str) -> str | None:
+            inside = name.partition("/")[2]
+            return inside if re.fullmatch(record.own, inside, re.IGNORECASE) else None
+
+        unpack_members(files[0].path, folder, place, _MOST_PICTURES)
+    else:
+        for file in files:
+            shutil.copyfile(file.path, folder / file.path.name)
+    return find_source(folder)
+
+
+def _addresses(record: PublicData, file: str, url: str | None) -> list[str]:
+    if url is None:
+        return [f"{address}/{file}" for address in record.addresses]
+    whole = url if record.archive and not url.endswith("/") else f"{url.rstrip('/')}/{file}"
+    return [checked_url(whole)]
+
+
+def _by_hand(record: PublicData, cache: Path) -> str:
+    files = ", ".join(record.files)
+    return (
+        f"Fetch {files} by other means and put it into {cache}: it is used from there. "
+        "Or name another address with --url."
+    )
+
+
+def _get(
+    record: PublicData,
+    name: str,
+    addresses: Sequence[str],
+    cache: Path,
+    again: bool,
+    progress: Progress,
+    policy: RetryPolicy,
+) -> FetchedFile:
+    """One file: from the cache, else from the first address that gives it."""
+    path, note_path = cache / name, cache / f"{name}.json"
+    note = _read_note(note_path)
+    if path.is_file() and not (again or _is_another(note, addresses, record)):
+        source = note["url"] if note else "unknown"
+        progress.say(f"{record.name}: {path} is there; it is not fetched again.")
+        return FetchedFile(path, source, _sha256(path), path.stat().st_size)
+    for place, address in enumerate(addresses):
+        progress.say(f"{record.name}: fetching {shown_url(address)}.")
+        partial = cache / f"{name}.partial"
+        try:
+            fetched = fetch(
+                address,
+                partial,
+                description=f"{record.name} ({name})",
+                next_step=_by_hand(record, cache),
+                progress=progress,
+                policy=policy,
+            )
+        except DownloadError as error:
+            if place == len(addresses) - 1:
+                raise
+            progress.say(f"{record.name}: {error.message}")
+            continue
+        file = FetchedFile(
+            path, shown_url(address), _sha256(partial), fetched.size, fetched.resumed, True
+        )
+        _compare(record, file, note, note_path, partial)
+        partial.replace(path)
+        discard(partial)
+        write_json(note_path, {"url": file.url, "sha256": file.sha256, "size": file.size})
+        progress.say(f"{record.name}: {name}, {megabytes(file.size)}.")
+        return file
+    raise DownloadError(f"{record.name} has no address.")
+
+
+def _is_another(note: dict[str, str] | None, addresses: Sequence[str], record: PublicData) -> bool:
+    """Whether an address was asked for that the file in the cache is not known to come from."""
+    asked = {shown_url(address) for address in addresses}
+    is_public = all(address.startswith(record.addresses) for address in addresses)
+    return not is_public and (note is None or note["url"] not in asked)
+
+
+def _compare(
+    record: PublicData,
+    file: FetchedFile,
+    note: dict[str, str] | None,
+    note_path: Path,
+    partial: Path,
+) -> None:
+    """Refuses another file than the one that came first from the same address."""
+    if note is None or note["url"] != file.url or note["sha256"] == file.sha256:
+        return
+    discard(partial)
+    raise DownloadError(
+        f"{record.name}: this is not the file that came from {file.url} before.",
+        expected=f"SHA-256 {note['sha256']}, {note['size']} bytes (noted in {note_path})",
+        received=f"SHA-256 {file.sha256}, {file.size} bytes",
+        next_step=f"If the new file is right, remove {note_path} and try again.",
+    )
+
+
+def _read_note(path: Path) -> dict[str, str] | None:
+    try:
+        note = json.loads(path.read_text(encoding="utf-8"))
+        return {key: str(note[key]) for key in ("url", "sha256", "size")}
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise BrokenFileError(
+            f"{path} is not a note of a download ({error}).", next_step="Remove it and try again."
+        ) from error
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
