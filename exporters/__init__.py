@@ -13,13 +13,13 @@ _EXPORTS: dict[str, str] = {
     "Metadata": "exporters.metadata",
     "ModelOptions": "exporters.options",
     "convert": "exporters.conversion",
-    "diff": "exporters.graph_diff",
+    "diff": "exporters.inspecting.graph_diff",
     "freeze": "exporters.api",
-    "inspect": "exporters.inspection",
+    "inspect": "exporters.inspecting.inspection",
     "read_graph": "exporters.graph",
     "read_metadata": "exporters.metadata",
     "thaw": "exporters.api",
-    "verify": "exporters.graph_check",
+    "verify": "exporters.inspecting.graph_check",
 }
 
 __all__ = list(_EXPORTS)

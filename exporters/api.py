@@ -10,15 +10,15 @@ from typing import Any
 from checkpoints.api import Checkpoint
 from checkpoints.files import refuse_existing
 from checkpoints.progress import SILENT, Notes, Progress
-from exporters.endpoints import resolve_outputs
 from exporters.freezing import prepare
 from exporters.graph import Graph, as_graph
+from exporters.inspecting.endpoints import resolve_outputs
 from exporters.keyed_values import KeyedValues
 from exporters.metadata import Metadata, read_metadata
-from exporters.proved import write_proved
-from exporters.saver_writing import SaverVersion
-from exporters.thaw_file import prepare_thawing, write_thawed
-from exporters.verdict import Verification, VerifyMode
+from exporters.proofs.proved import write_proved
+from exporters.proofs.verdict import Verification, VerifyMode
+from exporters.savers.writing import SaverVersion
+from exporters.thawed.file import prepare_thawing, write_thawed
 
 
 @dataclass(frozen=True)

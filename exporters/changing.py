@@ -11,7 +11,7 @@ from checkpoints.errors import UsageError, VerificationError
 from checkpoints.progress import Progress
 from exporters.conversion import Request
 from exporters.freezing import FrozenGraph
-from exporters.verdict import Verification
+from exporters.proofs.verdict import Verification
 
 Comparison = Callable[[Path], Verification]
 Write = Callable[[FrozenGraph, Comparison | None], Verification]
@@ -76,7 +76,7 @@ def _finished(
 ) -> tuple[FrozenGraph, Comparison]:
     """The other changes on top, and what compares the outcome with the source."""
     # Running needs TensorFlow, which the file half does without.
-    from exporters.verification import verify_run
+    from exporters.proofs.verification import verify_run
 
     label = str(request.destination)
     compare: Comparison = partial(

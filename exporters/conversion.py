@@ -18,9 +18,9 @@ from exporters.labels import read_labels
 from exporters.metadata import Metadata
 from exporters.names import TensorName
 from exporters.options import ModelOptions
+from exporters.proofs.verdict import Verification, VerifyMode
 from exporters.rewrites.settings import parse_settings
 from exporters.sources import Source, find_source
-from exporters.verdict import Verification, VerifyMode
 
 
 @dataclass(frozen=True)

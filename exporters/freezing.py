@@ -11,8 +11,9 @@ from checkpoints.errors import UnsupportedError, counted
 from checkpoints.messages import NodeDef
 from checkpoints.progress import SILENT, Progress
 from checkpoints.statistics import is_average, statistics_of, untouched_batch_norms
-from exporters.endpoints import placeholders, resolve_outputs
 from exporters.graph import MAX_MESSAGE_BYTES, Graph
+from exporters.inspecting.endpoints import placeholders, resolve_outputs
+from exporters.inspecting.training_ops import refuse_training_ops
 from exporters.metadata import Metadata, metadata_node
 from exporters.names import METADATA_NODE, TensorName, is_control, node_of
 from exporters.ops import DROPPED_ATTRIBUTES, HANDLE_PASSES, HANDLE_READS, VALUE_OPS
@@ -23,8 +24,7 @@ from exporters.rewrites.placeholders import parse_input
 from exporters.rewrites.prune import prune
 from exporters.rewrites.read_before_calls import read_before_calls
 from exporters.rewrites.settings import open_settings, parse_settings
-from exporters.tables import refuse_tables
-from exporters.training_ops import refuse_training_ops
+from exporters.saved_models.tables import refuse_tables
 from exporters.values import Array, Values
 from exporters.variables import (
     FrozenVariable,

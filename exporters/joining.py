@@ -19,12 +19,12 @@ from exporters.metadata import IN_GRAPH, Metadata
 from exporters.names import TensorName, is_control, node_of, tensor_of
 from exporters.optimising import with_constants
 from exporters.options import PreprocessingGraph
+from exporters.proofs.verdict import Verification
+from exporters.proofs.verification import SEED, Answers
 from exporters.rewrites.devices import without_devices
 from exporters.rewrites.prune import prune
 from exporters.runtime import GraphRunner
 from exporters.values import Array
-from exporters.verdict import Verification
-from exporters.verification import SEED, Answers
 
 ENCODED = "encoded"
 IMAGES = "images"

@@ -10,16 +10,16 @@ from checkpoints.errors import UnsupportedError, listed
 from checkpoints.messages import DataType, GraphDef, MetaGraphDef, SignatureDef
 from exporters.freezing import FrozenGraph
 from exporters.graph import Graph
-from exporters.initialisers import initial_for
 from exporters.metadata import metadata_node
 from exporters.names import METADATA_NODE
 from exporters.ops import DROPPED_ATTRIBUTES
+from exporters.proofs.structure import prove_structure
 from exporters.rewrites.devices import clear_placement, unplaced_library
-from exporters.saver_writing import SaverVersion
-from exporters.signatures import serving_signature
-from exporters.structure_proof import prove_structure
-from exporters.variable_graph import GraphVariable, complete_meta_graph, trainable_nodes
-from exporters.weights import is_moving_average
+from exporters.saved_models.signatures import serving_signature
+from exporters.savers.writing import SaverVersion
+from exporters.thawed.initialisers import initial_for
+from exporters.thawed.variable_graph import GraphVariable, complete_meta_graph, trainable_nodes
+from exporters.thawed.weights import is_moving_average
 
 _FLOATS = frozenset({DataType.DT_FLOAT, DataType.DT_DOUBLE, DataType.DT_HALF, DataType.DT_BFLOAT16})
 

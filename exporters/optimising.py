@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checkpoints.errors import counted, listed
-from exporters.endpoints import PLACEHOLDERS
 from exporters.freezing import FrozenGraph
 from exporters.frozen_file import frozen_graph_def
 from exporters.graph import Graph
+from exporters.inspecting.endpoints import PLACEHOLDERS
 from exporters.names import TensorName, tensor_of
 from exporters.rewrites.fold_batch_norm import fold_batch_norm
 from exporters.rewrites.fold_constants import fold_constants

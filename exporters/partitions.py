@@ -23,7 +23,7 @@ from checkpoints.tensors import Array, Variable, describe, little_endian_bytes
 from exporters.graph import Graph, dimensions
 from exporters.names import node_of
 from exporters.ops import VARIABLES
-from exporters.saver_nodes import read_saver
+from exporters.savers.nodes import read_saver
 from exporters.values import Values, bytes_of, header_of
 
 _COLLECTION = "variables"

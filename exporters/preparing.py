@@ -14,16 +14,16 @@ from checkpoints.names import averaged_names
 from checkpoints.progress import Progress
 from checkpoints.selection import select
 from exporters.conversion import Conversion, Endpoint, Request
-from exporters.endpoints import PLACEHOLDERS, signature_inputs
 from exporters.freezing import FrozenGraph, prepare
 from exporters.graph import Graph, as_graph, dimensions
+from exporters.inspecting.endpoints import PLACEHOLDERS, signature_inputs
 from exporters.keyed_values import KeyedValues
 from exporters.labels import count_classes, is_probabilities, refuse_other_count
 from exporters.metadata import Metadata, read_metadata, stored_metadata
 from exporters.names import TensorName, tensor_of
+from exporters.proofs.verdict import Verification
 from exporters.sources import Source, graph_wanted, run_directory
 from exporters.values import Values
-from exporters.verdict import Verification
 
 
 @contextmanager

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from checkpoints.errors import GraphError
 from checkpoints.messages import GraphDef
-from exporters.endpoints import placeholders, resolve_outputs, resolve_tensor
 from exporters.graph import Graph, as_graph
+from exporters.inspecting.endpoints import placeholders, resolve_outputs, resolve_tensor
 from exporters.metadata import read_metadata
 from exporters.rewrites.prune import prune
 from exporters.safety import refuse_unsafe

@@ -12,7 +12,7 @@ from checkpoints.messages import DataType, NodeDef
 from exporters.graph import Graph, dimensions
 from exporters.names import IMPORT_PREFIX
 from exporters.ops import HANDLE_PASSES, HANDLE_READS, HANDLE_VARIABLES, VARIABLES
-from exporters.saver import saved_names
+from exporters.savers.names import saved_names
 from exporters.values import Header, Values, header_of
 
 _NEEDS_REFERENCE = frozenset({"IsVariableInitialized", "RefSelect"})

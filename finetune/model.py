@@ -20,12 +20,12 @@ from checkpoints.names import averaged_names
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import CHECKPOINTS, Net
 from checkpoints.selection import Selection, select
-from exporters.fixed_batch import FixedBatchRunner
+from exporters.runtimes.fixed_batch import FixedBatchRunner
 from exporters.freezing import prepare
 from exporters.frozen_file import frozen_graph_def
 from exporters.graph import Graph, read_graph
 from exporters.metadata import IN_GRAPH, Metadata, read_metadata
-from exporters.runners import Runner, open_runner
+from exporters.runtimes.runners import Runner, open_runner
 from exporters.runtime import GraphRunner
 from finetune.preprocessing import Preprocessing
 from finetune.run import PREFIX, Run, read_json

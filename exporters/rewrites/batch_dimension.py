@@ -20,8 +20,8 @@ from exporters.graph import Graph
 from exporters.names import TensorName, is_control, reference_to
 from exporters.rewrites.changes import Changes
 from exporters.rewrites.draft import Draft
-from exporters.shape_inference import ShapeInference
-from exporters.shapes import Shape, product, written_shape
+from exporters.shapes.inference import ShapeInference
+from exporters.shapes.sizes import Shape, product, written_shape
 
 BATCH = 1009
 """The batch size shapes are followed with: a prime that nets do not have in their layers."""

@@ -22,9 +22,9 @@ from checkpoints import dtypes
 from checkpoints.errors import counted
 from checkpoints.messages import NodeDef
 from exporters.constants import Array
-from exporters.endpoints import PLACEHOLDERS
 from exporters.evaluation import Evaluator
 from exporters.graph import Graph
+from exporters.inspecting.endpoints import PLACEHOLDERS
 from exporters.moving_averages import variable_behind
 from exporters.names import TensorName
 from exporters.rewrites.draft import Draft

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from checkpoints.errors import GraphError
 from checkpoints.messages import FunctionDef
 from exporters.constants import Array
-from exporters.endpoints import PLACEHOLDERS, resolve_tensor
 from exporters.evaluation import Evaluator
 from exporters.graph import Graph
+from exporters.inspecting.endpoints import PLACEHOLDERS, resolve_tensor
+from exporters.inspecting.training_ops import has_training_nodes, training_ops
 from exporters.names import TensorName, tensor_of
 from exporters.ops import VARIABLES
 from exporters.rewrites.batch_dimension import free_batch_dimension
@@ -30,8 +31,7 @@ from exporters.rewrites.prune import prune
 from exporters.rewrites.relevant import relevant
 from exporters.rewrites.settings import Settings, find_placeholder, fold_settings, setting_of
 from exporters.rewrites.waiting import drop_idle_waiting
-from exporters.shapes import Shape
-from exporters.training_ops import has_training_nodes, training_ops
+from exporters.shapes.sizes import Shape
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from checkpoints.errors import GraphError, UsageError
 from checkpoints.messages import GraphDef, NodeDef, TensorShapeProto
-from exporters.endpoints import PLACEHOLDERS, resolve_tensor
 from exporters.graph import Graph
+from exporters.inspecting.endpoints import PLACEHOLDERS, resolve_tensor
 from exporters.names import TensorName, is_control, tensor_of
 from exporters.rewrites.pipelines import pipeline_shape
 from exporters.rewrites.prune import prune

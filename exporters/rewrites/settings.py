@@ -12,9 +12,9 @@ from checkpoints import dtypes
 from checkpoints.errors import GraphError, UsageError, near_names
 from checkpoints.messages import NodeDef
 from exporters.constants import Array
-from exporters.endpoints import PLACEHOLDERS
 from exporters.evaluation import Evaluator
 from exporters.graph import Graph
+from exporters.inspecting.endpoints import PLACEHOLDERS
 from exporters.names import IMPORT_PREFIX, TensorName, tensor_of
 from exporters.rewrites.draft import Draft
 

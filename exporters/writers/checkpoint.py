@@ -20,9 +20,9 @@ from exporters.conversion import Conversion, Request
 from exporters.graph import as_graph
 from exporters.metadata import Metadata, read_metadata, stored_metadata
 from exporters.names import METADATA_NODE
-from exporters.saver_writing import SaverVersion
-from exporters.travelling import travelling_meta
-from exporters.verdict import NOT_VERIFIED, PROVED
+from exporters.proofs.verdict import NOT_VERIFIED, PROVED
+from exporters.savers.travelling import travelling_meta
+from exporters.savers.writing import SaverVersion
 from exporters.writers import thawed
 
 _KINDS: dict[str, Kind] = {

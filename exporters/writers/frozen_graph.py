@@ -7,8 +7,8 @@ from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
 from exporters.freezing import FrozenGraph
 from exporters.preparing import converted, prepared, refuse_nothing_kept
-from exporters.proved import write_proved
-from exporters.verdict import Verification
+from exporters.proofs.proved import write_proved
+from exporters.proofs.verdict import Verification
 
 
 def write(request: Request, progress: Progress) -> Conversion:

@@ -10,13 +10,13 @@ from checkpoints.files import atomic_file
 from checkpoints.messages import MetaGraphDef
 from checkpoints.progress import Progress
 from exporters.conversion import Conversion, Request
-from exporters.endpoints import DEFAULT_SIGNATURE
 from exporters.freezing import FrozenGraph
+from exporters.inspecting.endpoints import DEFAULT_SIGNATURE
 from exporters.kept_graph import kept_meta_graph, kept_variables, signature_of
 from exporters.preparing import converted, prepared, refuse_nothing_kept
-from exporters.proved import write_proved
-from exporters.saver_writing import SaverVersion
-from exporters.verdict import NOT_VERIFIED, Verification
+from exporters.proofs.proved import write_proved
+from exporters.proofs.verdict import NOT_VERIFIED, Verification
+from exporters.savers.writing import SaverVersion
 
 
 def write(request: Request, progress: Progress) -> Conversion:

@@ -15,18 +15,18 @@ from typing import Any
 from checkpoints.errors import UnsupportedError, UsageError
 from checkpoints.files import atomic_file
 from checkpoints.progress import Progress
-from exporters.blockers import refuse_blockers
 from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
-from exporters.extras import load_extra, refuse_missing
 from exporters.freezing import FrozenGraph
 from exporters.frozen_file import frozen_graph_def
 from exporters.names import METADATA_NODE
-from exporters.onnx_runner import LAYOUT
-from exporters.other_runtimes import refuse_structure, verify_other_runtime
 from exporters.preparing import converted, prepared
+from exporters.proofs.verdict import NOT_VERIFIED, Verification
 from exporters.runtime import load_tensorflow
-from exporters.verdict import NOT_VERIFIED, Verification
+from exporters.runtimes.blockers import refuse_blockers
+from exporters.runtimes.extras import load_extra, refuse_missing
+from exporters.runtimes.onnx_runner import LAYOUT
+from exporters.runtimes.verification import refuse_structure, verify_other_runtime
 
 OPSET = 17
 """What ONNX Runtime has taken since 1.13."""

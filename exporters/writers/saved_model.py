@@ -23,14 +23,14 @@ from checkpoints.wire import VARINT, encode_header, encode_tag, encode_varint, s
 from exporters import fields
 from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
-from exporters.endpoints import DEFAULT_SIGNATURE
 from exporters.freezing import FrozenGraph
+from exporters.inspecting.endpoints import DEFAULT_SIGNATURE
 from exporters.kept_graph import kept_meta_graph, kept_variables, signature_of
 from exporters.preparing import converted, prepared, refuse_nothing_kept
-from exporters.proved import write_proved
+from exporters.proofs.proved import write_proved
+from exporters.proofs.verdict import Verification
+from exporters.thawed.variable_graph import GraphVariable
 from exporters.values import bytes_of, first_difference
-from exporters.variable_graph import GraphVariable
-from exporters.verdict import Verification
 
 GRAPH_FILE = "saved_model.pb"
 VARIABLES = Path("variables", "variables")

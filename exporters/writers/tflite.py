@@ -13,21 +13,21 @@ from typing import Any
 from checkpoints.errors import UnsupportedError
 from checkpoints.files import atomic_file
 from checkpoints.progress import Progress
-from exporters.bias_correction import correct_biases
-from exporters.blockers import refuse_blockers
 from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
-from exporters.extras import refuse_missing
 from exporters.freezing import FrozenGraph
 from exporters.frozen_file import frozen_graph_def
 from exporters.metadata import Metadata
 from exporters.optimising import optimise
-from exporters.other_runtimes import fitted, refuse_structure, verify_other_runtime
 from exporters.preparing import converted, prepared
+from exporters.proofs.verdict import NOT_VERIFIED, Verification
 from exporters.runtime import hold_stderr_back, load_tensorflow
-from exporters.tflite_runner import add_metadata
+from exporters.runtimes.bias_correction import correct_biases
+from exporters.runtimes.blockers import refuse_blockers
+from exporters.runtimes.extras import refuse_missing
+from exporters.runtimes.tflite_runner import add_metadata
+from exporters.runtimes.verification import fitted, refuse_structure, verify_other_runtime
 from exporters.values import Array
-from exporters.verdict import NOT_VERIFIED, Verification
 
 _PICTURES = 4
 """The rank of a batch of pictures."""

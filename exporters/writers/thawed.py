@@ -17,9 +17,9 @@ from exporters.graph import as_graph
 from exporters.metadata import Metadata
 from exporters.names import METADATA_NODE
 from exporters.preparing import prepared
-from exporters.saver_writing import SaverVersion
-from exporters.thaw_file import Thawing, prepare_thawing, write_thawed
-from exporters.verdict import NOT_VERIFIED, PROVED, Verification
+from exporters.proofs.verdict import NOT_VERIFIED, PROVED, Verification
+from exporters.savers.writing import SaverVersion
+from exporters.thawed.file import Thawing, prepare_thawing, write_thawed
 
 _ARRAYS = ("npz", "safetensors")
 

@@ -78,13 +78,13 @@ def commands(facts: Facts, pictures: Sequence[str]) -> list[Command]:
         evaluate += ["--split", facts.scores.split]
     convert = ["slimtune", "convert", _path(run), _path(model)]
     predict = ["slimtune", "predict", _path(model), *(map(_path, pictures or ["PICTURE.jpg"]))]
-    report = ["slimtune", "report", _path(run)]
+    report = ["slimtune", "report", _path(run), "--model", _path(model)]
     lines = [
         ("Train it again", train),
         ("Evaluate it", evaluate),
         ("Freeze it into one file", convert),
         ("Ask that file about pictures", predict),
-        ("Write this page again", report),
+        ("Write this page again, the file compared", report),
     ]
     return [Command(purpose, shlex.join(words)) for purpose, words in lines]
 

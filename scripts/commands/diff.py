@@ -13,7 +13,7 @@ from scripts.verb import verb
 if TYPE_CHECKING:
     from checkpoints.comparing import Difference, ValueDifference
     from checkpoints.differences import Figures
-    from exporters.graph_diff import GraphDifference, NodeDifference
+    from exporters.inspecting.graph_diff import GraphDifference, NodeDifference
 
 
 @verb(

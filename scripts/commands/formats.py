@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 @verb("formats", example="slimtune formats")
 def command(output: Output) -> None:
     """Show what `slimtune convert` reads and writes, and what goes to what."""
-    from exporters.extras import is_installed
     from exporters.forms import FORMS
+    from exporters.runtimes.extras import is_installed
 
     written = list(FORMS.values())
     forms, rows = _table("--to", "what it is", "by the name"), []

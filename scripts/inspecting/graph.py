@@ -100,7 +100,7 @@ def _checkpoint(path: str, kind: str) -> Family | None:
 
 def _constants(graph: Any) -> Any:
     from exporters.constant_values import ConstantValues
-    from exporters.weights import find_weights
+    from exporters.thawed.weights import find_weights
 
     nodes = {weight.name: graph.nodes[weight.node] for weight in find_weights(graph)}
     return ConstantValues(graph.label, nodes)

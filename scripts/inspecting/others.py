@@ -58,8 +58,8 @@ def other_file(path: Path) -> tuple[dict[str, Any], str]:
 def _model(path: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Inputs, outputs and ops of a model of another runtime; a damaged one is still named."""
     from checkpoints.errors import GraphError
-    from exporters.onnx_contents import onnx_contents
-    from exporters.tflite_contents import tflite_contents
+    from exporters.runtimes.onnx_contents import onnx_contents
+    from exporters.runtimes.tflite_contents import tflite_contents
     from scripts.inspecting.graph import endpoint_lines, metadata_lines, ops_line
 
     read = onnx_contents if result["kind"] == "onnx" else tflite_contents

@@ -211,7 +211,7 @@ def test_an_existing_file_stays_unless_it_may_be_replaced(dense_net, tmp_path):
 
 def test_a_failed_proof_leaves_nothing(dense_net, tmp_path, monkeypatch):
     from checkpoints.errors import VerificationError
-    from exporters import proved
+    from exporters.proofs import proved
 
     def write_wrongly(frozen, file):
         write_frozen(frozen, file)

@@ -18,7 +18,7 @@ from checkpoints.messages import DataType, GraphDef, MetaGraphDef
 from checkpoints.wire import encode_header
 from exporters.api import freeze
 from exporters.graph import Graph, read_graph
-from exporters.guess import guess_outputs
+from exporters.inspecting.guess import guess_outputs
 from exporters.metadata import read_metadata
 
 OPS = (

@@ -123,7 +123,7 @@ def test_formats(capsys, monkeypatch):
     assert formats["onnx"]["extra"] == "onnx"
     assert formats["tflite"]["installed"] is True
     assert "pb" in formats["tflite"]["from"]
-    monkeypatch.setattr("exporters.extras.is_installed", lambda package: package != "tf2onnx")
+    monkeypatch.setattr("exporters.runtimes.extras.is_installed", lambda package: package != "tf2onnx")
     code, streams = run(capsys, monkeypatch, "formats")
     assert "pip install 'slimtune[onnx]'" in streams.out
     assert "slimtune[litert]" not in streams.out
@@ -133,7 +133,7 @@ def test_formats(capsys, monkeypatch):
 def test_mobilenet_in_8_bits_says_what_it_says_in_floats(shared, tmp_path):
     """On nine of ten pictures of flowers at least, among 1001 classes."""
     from exporters.options import ModelOptions
-    from exporters.runners import open_runner
+    from exporters.runtimes.runners import open_runner
     from exporters.runtime import GraphRunner
     from finetune.serving import calibration_pictures
 

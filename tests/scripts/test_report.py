@@ -61,3 +61,24 @@ def test_help_shows_an_example(run):
     code, out, _ = run("report", "--help")
     assert code == 0
     assert "slimtune report runs/flowers" in out
+
+
+@pytest.mark.tensorflow
+def test_an_export_is_held_against_its_run(run, colour_model, colours, tmp_path):
+    directory = colour_model.begin_run(tmp_path / "colours-run", 20)
+    colour_model.end(directory, 20)
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "data": str(colours)}))
+    (directory / "plan.json").unlink()
+    evaluation = json.loads(run("evaluate", str(directory), str(colours), "--json")[1])
+    stored = {name: evaluation[name] for name in ("split", "step", "classes", "confusion", "top5")}
+    (directory / "evaluation.json").write_text(json.dumps(stored))
+    model = colour_model.write_pb(tmp_path / "m.pb")
+    code, out, _ = run("report", str(directory), "--model", str(model))
+    assert code == 0
+    assert f"{model}: 100.0% of 16 first answers as the run's" in out
+    assert "run on the evaluated pictures" in (directory / "report.html").read_text("utf-8")
+    other = colour_model.write_pb(tmp_path / "n.pb", weights=[[0.0] * 3] * 3)
+    code, out, _ = run("report", str(directory), "--model", str(other), "--json")
+    assert code == 1
+    assert json.loads(out)["verification"]["passed"] is False

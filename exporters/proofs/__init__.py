@@ -1,0 +1,1 @@
+"""Proofs that what was written is what it was made from."""

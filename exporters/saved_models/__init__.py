@@ -1,0 +1,1 @@
+"""What a SavedModel holds beside its graph."""

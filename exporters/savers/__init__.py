@@ -1,0 +1,1 @@
+"""The Saver that a graph holds, and the .meta that travels with a checkpoint."""

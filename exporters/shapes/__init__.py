@@ -1,0 +1,1 @@
+"""Shapes of tensors, followed through a graph without running it."""

@@ -1,0 +1,1 @@
+"""A frozen graph as a checkpoint and a graph that trains."""
