@@ -23,7 +23,7 @@ def test_paths_with_blanks_and_quotes_reach_the_shell_whole(make_run, tmp_path, 
     assert evaluate == ["slimtune", "evaluate", str(path), str(hostile_data), "--split", "val"]
     assert convert == ["slimtune", "convert", str(path), str(tmp_path / "model.pb")]
     assert predict == ["slimtune", "predict", str(tmp_path / "model.pb"), "a b.jpg"]
-    assert report == ["slimtune", "report", str(path)]
+    assert report == ["slimtune", "report", str(path), "--model", str(tmp_path / "model.pb")]
 
 
 def test_the_train_command_gives_the_options_that_were_given(make_run):
