@@ -203,10 +203,19 @@ def test_tensorboard_reads_what_metrics_jsonl_says(colours, run, tiny_net):
     v1 = load_tensorflow().compat.v1
     (events,) = run.glob("events.out.tfevents.*")
     found = {
-        (value.tag, event.step): value.simple_value
+        (value.tag, event.step): value
         for event in v1.train.summary_iterator(str(events))
         for value in event.summary.value
     }
+    sheet = found.pop(("train/pictures", 0))
+    assert (sheet.image.width, sheet.image.height) == (76, 76)
+    histograms = [key for key, value in found.items() if value.HasField("histo")]
+    assert sorted(histograms) == [
+        ("variables/Tiny/Logits/fc/biases", 3),
+        ("variables/Tiny/Logits/fc/weights", 3),
+    ]
+    for key in histograms:
+        del found[key]
     written = {
         (f"{entry['split']}/{name}", entry["step"]): value
         for entry in Run(run).read_metrics()
@@ -215,7 +224,7 @@ def test_tensorboard_reads_what_metrics_jsonl_says(colours, run, tiny_net):
     }
     assert written.keys() == found.keys()
     for key, value in written.items():
-        assert found[key] == struct.unpack("f", struct.pack("f", value))[0]
+        assert found[key].simple_value == struct.unpack("f", struct.pack("f", value))[0]
 
 
 def test_a_checkpoints_meta_goes_on_in_plain_tensorflow(colours, run, tiny_net):
