@@ -80,6 +80,8 @@ class TrainConfig:
       precision: auto, fp32 or bf16.
       augment: none, fast or full; None: none where steps run on features of whole pictures,
         else full.
+      init: how a new linear head starts on a frozen trunk: prototypes (ridge regression), default
+        (its initialisers), or None: prototypes where it can.
       views: of each picture, where steps run on features: the plain one and others distorted by
         augment; None: the plain one alone.
       cache: whether features are stored: auto (where there is room), on or off.
@@ -126,6 +128,7 @@ class TrainConfig:
     ema: float | None = None
     precision: str = "auto"
     augment: str | None = None
+    init: str | None = None
     views: int | None = None
     cache: str = "auto"
     seed: int = 0

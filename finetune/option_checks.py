@@ -12,6 +12,7 @@ from finetune.schedules import SCHEDULES
 
 AUGMENTS = ("none", "fast", "full")
 CACHES = ("auto", "on", "off")
+INITS = ("default", "prototypes")
 ACTIVATIONS = ("relu", "leaky-relu")
 PRECISIONS = ("auto", "fp32", "bf16")
 UNFREEZING = re.compile(r"(\d+)(e?):\s*(\S.*)")
@@ -120,6 +121,7 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("optimizer", *_one_of(tuple(DEFAULT_LEARNING_RATES))),
     ("schedule", *_one_of(SCHEDULES)),
     ("augment", *_one_of(AUGMENTS)),
+    ("init", *_one_of(INITS)),
     ("views", "a whole number from 1", is_positive),
     ("cache", *_one_of(CACHES)),
     ("precision", *_one_of(PRECISIONS)),

@@ -15,6 +15,7 @@ from finetune.class_weights import find_class_weights
 from finetune.config import TrainConfig, steps_an_epoch
 from finetune.dataset import Dataset
 from finetune.evaluation import evaluate
+from finetune.head_start import start_head
 from finetune.input_pipeline import find_data_error
 from finetune.losses import Target
 from finetune.metrics_log import MetricsLog
@@ -141,6 +142,8 @@ class Trainer:
         )
         with session:
             try:
+                if self.step == 0:
+                    self._start_head(session, step_graph, batches)
                 self._evaluate_if_missing()
                 self._loop(session, step_graph, phase, batches)
             except tf.errors.OpError as error:
@@ -150,6 +153,12 @@ class Trainer:
             verified = self.bound.verify_frozen(session)
         self.log.close()
         return verified
+
+    def _start_head(self, session: Any, step_graph: TrainingGraph, batches: StepBatches) -> None:
+        """Starts a linear head better than at random, and its moving average with it."""
+        started = start_head(session, batches, self.bound, self.config, self.progress)
+        if started and step_graph.average is not None:
+            step_graph.average.begin(session)
 
     def _build(self, phase: Phase, images: Any, labels: Any) -> tuple[BoundPlan, TrainingGraph]:
         """The net, its plan, checked, and the step that changes what the plan says."""

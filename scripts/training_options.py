@@ -13,6 +13,9 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 OPTIMIZERS = ("adam", "rmsprop", "momentum", "sgd", "adagrad", "ftrl")
 SCHEDULES = ("fixed", "exponential", "polynomial", "cosine")
+AUGMENTS = ("none", "fast", "full")
+CACHES = ("auto", "on", "off")
+INITS = ("default", "prototypes")
 ACTIVATIONS = ("relu", "leaky-relu")
 PRECISIONS = ("auto", "fp32", "bf16")
 RECIPES = ("slim-flowers", "retrain")
@@ -118,6 +121,31 @@ head_options = _together(
     ),
     click.option(
         "--weight-decay", type=float, metavar="FACTOR", help="L2 of trained weights; 0.00004."
+    ),
+)
+
+feature_options = _together(
+    click.option(
+        "--augment",
+        type=click.Choice(AUGMENTS),
+        help="Distortion of training pictures; none where steps run on features, else full.",
+    ),
+    click.option(
+        "--views",
+        type=int,
+        metavar="K",
+        help="Store features of K views of each picture: the plain one and others distorted.",
+    ),
+    click.option(
+        "--cache",
+        type=click.Choice(CACHES),
+        help="Whether features of a frozen trunk are stored: auto (where there is room).",
+    ),
+    click.option(
+        "--init",
+        type=click.Choice(INITS),
+        help="Where a new linear head starts: prototypes (ridge regression on the features), "
+        "which is taken where it can be, or default (at random).",
     ),
 )
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkpoints.errors import RunError
 from checkpoints.progress import Progress
@@ -140,21 +141,46 @@ class StepBatches:
             self._close()
             self._streamed = self._trunk.activations(self._shown_pictures)
 
-    def feeds(self) -> dict[Any, Any]:
-        """What the next step is fed beside its graph."""
+    def feeds(self) -> dict[str, Any]:
+        """What the next step is fed beside its graph: name of the tensor -> value."""
         if self.cut is None:
             return {}
         if self.store is None:
             if self._streamed is None:
                 raise RunError("The batches were not started.")
             activations, (labels,) = next(self._streamed)
-            return {self._fed: activations, self.labels: labels}
+            return {self._fed.name: activations, self.labels.name: labels}
         assert self.views is not None  # noqa: S101 - stored features always are of views
         batch = self._config.batch_size
         rows, views = self.views.shown(self._step * batch, batch)
         self._step += 1
         keys = [self.views.key(int(row), int(view)) for row, view in zip(rows, views, strict=True)]
-        return {self._fed: self.store.read(keys), self.labels: self.views.labels[rows]}
+        return {
+            self._fed.name: self.store.read(keys),
+            self.labels.name: self.views.labels[rows],
+        }
+
+    def plain_features(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Features of each training picture as evaluation sees it, and its class.
+
+        Returns:
+          float32 [pictures, ...] and int64 [pictures].
+        """
+        if self._trunk is None:
+            raise RunError("The batches were not started.")
+        views = self.views or Views(
+            self._dataset, self._preprocessing, seed=self._config.seed, progress=self._progress
+        )
+        keys = [views.key(row) for row in range(views.count)]
+        if self.store is not None:
+            return self.store.read(keys), views.labels
+        found = [
+            np.asarray(activations, np.float32)
+            for activations, _ in self._trunk.activations(
+                lambda: views.chosen(keys, self._config.batch_size)
+            )
+        ]
+        return np.concatenate(found), views.labels
 
     def close(self) -> None:
         """Frees the session of a trunk that computes batch by batch."""
@@ -294,11 +320,3 @@ class StepBatches:
 
 def _store_of(trunk: Trunk, views: Views) -> FeatureStore:
     return FeatureStore({"trunk": trunk.digest, **views.description}, trunk.shape, trunk.dtype)
-
-
-def all_features(batches: StepBatches) -> tuple[Any, Any]:
-    """Stored features of all views, float32 [views, ...], and their classes, int64 [views]."""
-    assert batches.store is not None and batches.views is not None  # noqa: S101
-    views = batches.views
-    keys = list(views.keys())
-    return batches.store.read(keys), np.repeat(views.labels, views.views)

@@ -95,6 +95,7 @@ class Views:
 
     def chosen(self, keys: list[Key], batch_size: int) -> Any:
         """Batches of the views that have these keys, each once: a tf.data.Dataset."""
+        # One picture may stand in the split twice; its features are the same.
         places = {digest: row for row, digest in enumerate(self._hashes)}
         rows = np.array([places[key[0]] for key in keys], np.int64)
         views = np.array([key[1] for key in keys], np.int64)

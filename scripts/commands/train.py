@@ -13,13 +13,12 @@ from scripts.output import Output
 from scripts.training_options import (
     RECIPES,
     course_options,
+    feature_options,
     head_options,
     rate_options,
     unfreeze_options,
 )
 from scripts.verb import verb
-
-AUGMENTS = ("none", "fast", "full")
 
 
 @verb(
@@ -36,9 +35,7 @@ AUGMENTS = ("none", "fast", "full")
 @rate_options
 @unfreeze_options
 @head_options
-@click.option(
-    "--augment", type=click.Choice(AUGMENTS), help="Distortion of training pictures; full."
-)
+@feature_options
 @click.option("--seed", type=int, metavar="N", help="Of initial values, order, distortion; 0.")
 @course_options
 @click.option(
@@ -52,7 +49,8 @@ def command(output: Output, recipe: str | None, **options: Any) -> None:
     """Fine-tune a net on DATA: a dataset directory, or a folder of class folders of pictures.
 
     Without options: Inception-v3 from its published checkpoint, the main head trained, everything
-    else frozen and proved bit-equal at the end.
+    else frozen and proved bit-equal at the end. What is frozen runs once a picture, and its
+    features are stored for all epochs and later runs.
     """
     from finetune.config import TrainConfig
     from finetune.recipes import with_recipe
