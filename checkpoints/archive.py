@@ -55,6 +55,9 @@ def unpack_checkpoint(archive: Path, member: str, into: Path) -> list[str]:
         return file_name if wanted.fullmatch(file_name) else None
 
     written = unpack_members(archive, into, place)
+    for file_name in written:
+        with (into / file_name).open("rb") as file:
+            os.fsync(file.fileno())
     if not is_complete(written, member):
         raise BrokenFileError(
             f"{archive} does not hold the checkpoint {member!r}.",
@@ -202,8 +205,6 @@ class _Stream(io.RawIOBase):
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:
             self._pass_on(size, file)
-            file.flush()
-            os.fsync(file.fileno())
 
     def drain(self) -> None:
         """Reads to the end, which is where gzip keeps its checksum."""

@@ -162,7 +162,8 @@ def test_help_loads_neither_tensorflow_nor_numpy():
     program = (
         "import sys\n"
         "from scripts.main import cli\n"
-        "for words in (['data'], ['data', 'build'], ['data', 'check'], ['data', 'show']):\n"
+        "for words in (['data'], ['data', 'build'], ['data', 'check'], ['data', 'show'],\n"
+        "              ['data', 'download']):\n"
         "    cli.main([*words, '--help'], standalone_mode=False)\n"
         "print('loaded', sorted({'tensorflow', 'numpy', 'PIL', 'matplotlib'} & set(sys.modules)))"
     )
@@ -171,3 +172,36 @@ def test_help_loads_neither_tensorflow_nor_numpy():
     )
     assert done.stdout.endswith("loaded []\n")
     assert "slimtune data build flowers shards --val 0.1" in done.stdout
+
+
+def test_build_from_a_manifest(run, pets, tmp_path):
+    manifest = tmp_path / "m.csv"
+    manifest.write_text("path,label\ncat/0.jpg,a\n[dog]/0.jpg,b\n")
+    code, out, err = run("data", "build", pets, tmp_path / "out", "--manifest", manifest, "--json")
+    assert code == 0
+    assert json.loads(out)["classes"] == ["a", "b"]
+    assert f"{pets}: 2 pictures in 2 classes (m.csv)." in err
+    manifest.write_text("path,label\ncat/99.jpg,a\n[dog]/0.jpg,\n")
+    code, _, err = run("data", "build", pets, tmp_path / "no", "--manifest", manifest)
+    assert code == 1
+    assert (
+        f"{manifest} cannot be used:\n  line 2: cat/99.jpg is not there\n  line 3: no label" in err
+    )
+
+
+def test_download(run, http_server, tmp_path, monkeypatch, pets):
+    monkeypatch.setenv("SLIMTUNE_CACHE", str(tmp_path / "cache"))
+    pictures = {f"flower_photos/{name}/0.jpg": (pets / "cat/0.jpg").read_bytes() for name in "ab"}
+    http_server.add_archive("/f.tgz", pictures)
+    out = tmp_path / "my flowers"
+    code, printed, err = run("data", "download", "flowers", out, "--url", http_server.url("/f.tgz"))
+    assert code == 0, err
+    assert printed.splitlines()[0] == f"2 pictures in 2 classes are in {out}."
+    assert printed.splitlines()[-1] == f"Next: slimtune data build '{out}' shards"
+    code, printed, _ = run("data", "download", "flowers", tmp_path / "again", "--json")
+    assert code == 0
+    value = json.loads(printed)
+    assert (value["classes"], value["pictures"]) == (["a", "b"], 2)
+    assert [file["fetched"] for file in value["files"]] == [False]
+    code, printed, _ = run("data", "download", "flowers", out, "--json")
+    assert (code, json.loads(printed)["error"]["type"]) == (1, "OutputExistsError")
