@@ -90,7 +90,9 @@ def _compare_range(
     lowest, highest = preprocessing.value_range
     span = highest - lowest
     is_outside = found[0] < lowest - _SLACK * span or found[1] > highest + _SLACK * span
-    is_part = found[0] > lowest + _UNUSED * span or found[1] < highest - _UNUSED * span
+    darkest, brightest = preprocessing.shown_range
+    unused = _UNUSED * (brightest - darkest)
+    is_part = found[0] > darkest + unused or found[1] < brightest - unused
     if not is_outside and not is_part:
         return
     progress.say(

@@ -38,7 +38,7 @@ def load(
       split: train, val (or validation) or test.
       image_size: height and width in pixels that the pictures are brought to as for
         evaluation; None: the pictures as they are.
-      preprocessing: inception or vgg; counts only with `image_size`.
+      preprocessing: inception, vgg, lenet, cifar or none; counts only with `image_size`.
 
     Returns:
       A tf.data.Dataset of (image, label). image: [height, width, 3] uint8, RGB, 0 to 255; with

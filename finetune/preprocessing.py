@@ -5,7 +5,8 @@ The kinds are a table of modules; each has two functions on TensorFlow tensors:
     training(encoded, preprocessing, seed, augment, boxes) -> [size, size, 3] float32
     evaluation(image, preprocessing) -> [size, size, 3] float32
 
-and VALUE_RANGE, the lowest and highest value that either gives.
+and VALUE_RANGE, the lowest and highest value that either gives; where these depend on the size,
+a function value_range(preprocessing) in its place. The formulas stand in docs/preprocessing.md.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from checkpoints.errors import UnsupportedError, UsageError, near_names
 KINDS: dict[str, str] = {
     "inception": "finetune.pixels.inception",
     "vgg": "finetune.pixels.vgg",
+    "lenet": "finetune.pixels.lenet",
+    "cifar": "finetune.pixels.cifar",
+    "none": "finetune.pixels.none",
 }
 """Kind -> the module that does it, loaded on use."""
 
@@ -33,7 +37,7 @@ class Preprocessing:
     """What is done to a picture before the net sees it.
 
     Attributes:
-      name: a kind: inception or vgg.
+      name: a kind: inception, vgg, lenet, cifar or none.
       image_size: height and width of the net's input, in pixels.
       central_fraction: share of height and width that evaluation by `inception` looks at.
     """
@@ -62,7 +66,16 @@ class Preprocessing:
     @property
     def value_range(self) -> tuple[float, float]:
         """The lowest and the highest value of the net's input."""
-        lowest, highest = self._kind().VALUE_RANGE
+        kind = self._kind()
+        lowest, highest = (
+            kind.value_range(self) if hasattr(kind, "value_range") else kind.VALUE_RANGE
+        )
+        return float(lowest), float(highest)
+
+    @property
+    def shown_range(self) -> tuple[float, float]:
+        """The values that are drawn black and white where a picture is shown."""
+        lowest, highest = getattr(self._kind(), "SHOWN_RANGE", self.value_range)
         return float(lowest), float(highest)
 
     def training(self, encoded: Any, seed: Any, augment: str = "full", boxes: Any = None) -> Any:
@@ -71,8 +84,8 @@ class Preprocessing:
         Args:
           encoded: scalar string tensor, the bytes of a JPEG or PNG.
           seed: [2] int64 tensor; the same seed gives the same view.
-          augment: "full", "fast" (cheaper: one resize method, no hue, no contrast) or "none"
-            (as evaluation).
+          augment: "full", "fast" (cheaper: of `inception` one resize method, no hue, no
+            contrast) or "none" (as evaluation). `lenet` and `none` distort nothing.
           boxes: [n, 4] float32 tensor of ymin, xmin, ymax, xmax in fractions that a crop has to
             show a part of, or None: the whole picture.
 

@@ -216,7 +216,7 @@ def _views(
     from exporters.runtime import load_tensorflow
 
     tf = load_tensorflow()
-    low, high = preprocessing.value_range
+    low, high = preprocessing.shown_range
     drawn: dict[int, list[Image]] = {}
     for label, row in rows.items():
         views = [preprocessing.evaluation(tf.constant(row[0]))]

@@ -43,7 +43,7 @@ from scripts.verb import verb
     default="inception",
     show_default=True,
     metavar="KIND",
-    help="For --augment: inception or vgg.",
+    help="For --augment: inception, vgg, lenet, cifar or none.",
 )
 @click.option(
     "--image-size",
