@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporters.runtime import load_tensorflow
+from finetune.event_file import EventFile
 from finetune.run import Run
 
 HISTOGRAM_BUCKETS = 40
@@ -21,7 +22,7 @@ class MetricsLog:
     def __init__(self, run: Run, graph: Any) -> None:
         """Opens both; the event file begins with the graph."""
         self._file = run.metrics_file
-        self._events = load_tensorflow().compat.v1.summary.FileWriter(str(run.directory), graph)
+        self._events = EventFile(run.directory, graph)
 
     def write(self, step: int, *, split: str = "train", **numbers: float) -> None:
         """Logs the numbers of a step.
@@ -36,8 +37,7 @@ class MetricsLog:
         summary = load_tensorflow().compat.v1.Summary()
         for name, value in numbers.items():
             summary.value.add(tag=f"{split}/{name}", simple_value=value)
-        self._events.add_summary(summary, step)
-        self._events.flush()
+        self._events.write(summary, step)
 
     def write_variables(self, step: int, session: Any, variables: Sequence[Any]) -> None:
         """Logs a histogram of each variable, for TensorBoard alone.
@@ -52,16 +52,14 @@ class MetricsLog:
             if value.size and np.isfinite(value).all():
                 tag = f"variables/{variable.op.name}"
                 summary.value.add(tag=tag, histo=histogram(value))
-        self._events.add_summary(summary, step)
-        self._events.flush()
+        self._events.write(summary, step)
 
     def write_picture(self, tag: str, png: bytes, width: int, height: int) -> None:
         """Logs a picture that belongs to the beginning of the run, for TensorBoard alone."""
         v1 = load_tensorflow().compat.v1
         image = v1.Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=png)
         summary = v1.Summary(value=[v1.Summary.Value(tag=tag, image=image)])
-        self._events.add_summary(summary, 0)
-        self._events.flush()
+        self._events.write(summary, 0)
 
     def close(self) -> None:
         """Closes the event file."""

@@ -1,0 +1,188 @@
+"""A run killed at any moment and resumed equals, bit for bit, the run that was never killed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import checkpoints
+from finetune.run import Run
+
+pytestmark = pytest.mark.tensorflow
+
+OPTIONS = {
+    "net": "tiny",
+    "checkpoint": "none",
+    "batch_size": 8,
+    "steps": 12,
+    "learning_rate": 0.01,
+    "unfreeze_at": ["6:all"],
+    "dropout": 0.4,
+    "hidden": [6],
+    "ema": 0.9,
+    "eval_every": 3,
+    "precision": "fp32",
+    "seed": 5,
+}
+"""Slots, averages, dropout, distortion and two phases: all that a run carries along."""
+
+
+class Forks:
+    """Trainings in forks of one process that has everything loaded."""
+
+    def __init__(self, directory):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.errors = (directory / "errors.txt").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("forking_trainer.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=environment,
+            text=True,
+        )
+
+    def begin(self, **options):
+        """Begins one; gives its process number."""
+        self.process.stdin.write(json.dumps(options) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def end(self):
+        """Waits for it; gives its exit status, negative for a signal."""
+        return int(self.process.stdout.readline())
+
+    def run(self, **options):
+        self.begin(**options)
+        return self.end()
+
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
+
+
+@pytest.fixture
+def forks(tmp_path):
+    opened = Forks(tmp_path)
+    yield opened
+    opened.close()
+
+
+def assert_equal(one, other):
+    with checkpoints.open(one) as first, checkpoints.open(other) as second:
+        assert list(first) == list(second)
+        assert any(name.endswith("/Adam") for name in first)
+        assert any(name.endswith("/ExponentialMovingAverage") for name in first)
+        different = [name for name in first if first[name].tobytes() != second[name].tobytes()]
+        assert different == []
+
+
+def validations(run):
+    return [
+        (entry["step"], entry["accuracy"])
+        for entry in Run(run).read_metrics()
+        if entry["split"] == "val"
+    ]
+
+
+def kill_and_resume(forks, colours, directory, kills):
+    """Trains once undisturbed and once killed so many times, then compares everything."""
+    whole, parts = directory / "whole", directory / "parts"
+    options = {**OPTIONS, "data": str(colours)}
+    began = time.monotonic()
+    assert forks.run(**options, run=str(whole)) == 0, forks.said()
+    seconds = time.monotonic() - began
+    moments = random.Random(kills)
+    killed = 0
+    for _ in range(kills):
+        begun = (parts / "config.json").is_file()
+        process = forks.begin(**options, run=str(parts), resume=begun)
+        timer = threading.Timer(
+            moments.uniform(0.0, seconds), lambda p=process: os.kill(p, signal.SIGKILL)
+        )
+        timer.start()
+        status = forks.end()
+        timer.cancel()
+        timer.join()
+        killed += status == -signal.SIGKILL
+        assert status in (0, -signal.SIGKILL), forks.said()
+        for index in parts.glob("model.ckpt-*.index"):
+            assert checkpoints.verify(index).is_ok
+    assert killed >= 1
+    begun = (parts / "config.json").is_file()
+    assert forks.run(**options, run=str(parts), resume=begun) == 0, forks.said()
+    assert_equal(whole, parts)
+    assert_equal(whole / "best", parts / "best")
+    assert validations(whole) == validations(parts)
+    assert Run(parts).is_finished()
+    names = [{path.name for path in run.iterdir()} for run in (whole, parts)]
+    events = [{n for n in found if not n.startswith("events.out")} for found in names]
+    assert events[0] == events[1]
+
+
+def test_killed_three_times_at_random_moments(forks, colours, tmp_path):
+    kill_and_resume(forks, colours, tmp_path, 3)
+
+
+@pytest.mark.long
+def test_killed_twenty_times_at_random_moments(forks, colours, tmp_path):
+    kill_and_resume(forks, colours, tmp_path, 20)
+
+
+def test_a_limit_on_the_size_of_files_ends_with_a_clear_error_and_whole_checkpoints(
+    forks, colours, tmp_path
+):
+    run = tmp_path / "run"
+    options = {**OPTIONS, "data": str(colours), "run": str(run), "unfreeze_at": [], "keep": 9}
+    status = forks.run(**options, limit=40_000)
+    said = forks.said()
+    assert status == 1, said
+    assert "RunError: There is no room to write the files of the run" in said
+    assert "Received: File too large" in said
+    assert "Next: Make room on the disk; --resume then goes on from step" in said
+    assert not list(run.glob("model.ckpt-*"))
+    assert not list(run.glob(".*"))
+    assert forks.run(**options, resume=True) == 0, forks.said()
+    assert checkpoints.open(run).family.step == 12
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or os.getuid() != 0, reason="mounting a tmpfs needs root"
+)
+def test_a_full_disk_ends_with_a_clear_error_and_the_last_checkpoint_is_whole(
+    forks, colours, tmp_path
+):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", str(disk)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("this system lets nobody mount a tmpfs")
+    try:
+        run = disk / "run"
+        options = {**OPTIONS, "data": str(colours), "run": str(run), "eval_every": 1, "keep": 9}
+        status = forks.run(**options)
+        said = forks.said()
+        assert status == 1, said
+        assert "RunError: " in said and "Make room on the disk; --resume then goes on" in said
+        latest = Run(run).latest()
+        assert checkpoints.verify(latest).is_ok
+        assert f"from step {Run(run).step()}" in said
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
