@@ -136,7 +136,7 @@ def _find_lag(
         return None
     progress.say(
         f"Warning: the moving averages of batch norm lag behind: of {lag.count} pictures {lag}. "
-        "Train for more steps, or let the averages move faster; --batch-statistics scores the "
+        "Train for more steps, or with a lower --batch-norm-decay; --batch-statistics scores the "
         "whole split without them."
     )
     return lag

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.errors import RunError
+from finetune.averages_lag import Lag
 from finetune.config import TrainConfig
 from finetune.run import Run, read_json
 
@@ -51,6 +52,7 @@ class Scores:
       confusion: int64 [classes, classes]: row true, column predicted; at least one picture.
       top5: share of pictures whose class is among the five most probable, or None.
       answers: the answer for each picture, or empty where the file has none.
+      lag: how far moving averages of batch norm fall short, where they plainly do, or None.
     """
 
     split: str
@@ -59,6 +61,7 @@ class Scores:
     confusion: NDArray[np.int64]
     top5: float | None
     answers: tuple[Answer, ...]
+    lag: Lag | None = None
 
     @property
     def count(self) -> int:
@@ -268,9 +271,21 @@ def read_scores(file: Path) -> Scores:
             confusion=confusion,
             top5=None if top5 is None else float(top5),
             answers=_answers(stored.get("pictures", ()), len(classes)),
+            lag=_lag(stored.get("averages_lag")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _unlike(file, "split, classes, confusion and pictures", error) from error
+
+
+def _lag(stored: Mapping[str, Any] | None) -> Lag | None:
+    if stored is None:
+        return None
+    return Lag(
+        count=int(stored["count"]),
+        moving_averages=float(stored["moving_averages"]),
+        batch=float(stored["batch"]),
+        is_plain=bool(stored["is_plain"]),
+    )
 
 
 def _answers(stored: Sequence[Mapping[str, Any]], classes: int) -> tuple[Answer, ...]:

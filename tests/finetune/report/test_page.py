@@ -365,3 +365,12 @@ def test_phases_are_shown_with_what_they_brought(make_run):
     assert "1 1–10 50.0% Net/Logits 0.01 2 11–20 62.5% +12.5 + Net/<b> 0.001" in page.text
     assert len([a for a in page.named("span") if a.get("class") == "mark" and "style" in a]) == 4
     assert "4 pictures each, in bf16" in page.text
+
+
+def test_averages_that_lag_are_told(make_run):
+    made = make_run()
+    stored = json.loads((made.path / "evaluation.json").read_text())
+    assert "lag behind" not in written(made.path).text
+    stored["averages_lag"] = {"count": 9, "moving_averages": 0.25, "batch": 0.75, "is_plain": True}
+    (made.path / "evaluation.json").write_text(json.dumps(stored))
+    assert "Of 9 pictures 25.0% are right by them, and 75.0% by the" in written(made.path).text
