@@ -97,17 +97,21 @@ def _compare_range(
         return
     progress.say(
         f"Warning: {file} holds values from {found[0]:g} to {found[1]:g}; the model was trained "
-        f"on {lowest:g} to {highest:g} (preprocessing {preprocessing.name}). The answers may be "
-        f"worthless. {_likely(found)}"
+        f"on {lowest:g} to {highest:g} (preprocessing {preprocessing.name}). "
+        f"{_likely(found, is_outside)}"
     )
 
 
-def _likely(found: tuple[float, float]) -> str:
-    """What the values look like."""
+def _likely(found: tuple[float, float], is_outside: bool) -> str:
+    """What the values look like, and what to do."""
     if found[0] >= 0 and found[1] <= 1:
-        return "They look like pictures from 0 to 1: scale them, or give the picture files."
-    if found[0] >= 0 and 1 < found[1] <= 255:
-        return "They look like pixels from 0 to 255: scale them, or give the picture files."
-    if found[0] >= -1 and found[1] <= 1:
-        return "They look like pictures from -1 to 1."
-    return "Give the picture files, and they are preprocessed as the model wants it."
+        looks = "pictures from 0 to 1"
+    elif found[0] >= 0 and 1 < found[1] <= 255:
+        looks = "pixels from 0 to 255"
+    elif found[0] >= -1 and found[1] <= 1:
+        looks = "pictures from -1 to 1"
+    else:
+        return "Its answers are worthless; give the picture files."
+    if is_outside:
+        return f"They look like {looks}, and the answers are worthless: scale them, or give files."
+    return f"If they are {looks}, the answers are worthless: scale them, or give picture files."
