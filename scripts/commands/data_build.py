@@ -1,4 +1,4 @@
-"""slimtune data build: folders of pictures to shards."""
+"""slimtune data build: pictures of any source to shards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @verb(
     "build",
     example="slimtune data build flowers shards --val 0.1\n"
-    "slimtune data build flowers shards --test 0.1 --on-error fail --overwrite",
+    "slimtune data build flowers shards --test 0.1 --on-error fail --overwrite\n"
+    "slimtune data build flowers shards --manifest flowers.csv --overwrite",
 )
 @click.argument("pictures", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
@@ -85,12 +86,16 @@ def command(
     manifest: Path | None,
     overwrite: bool,
 ) -> None:
-    """Turn folders of pictures into TFRecord shards.
+    """Turn pictures into TFRecord shards.
 
     PICTURES has one folder for each class; everything inside it belongs to the class, hidden
-    files aside. Where PICTURES holds nothing but train, val and test, these splits are kept. The split of a picture
-    depends on its content alone, so added pictures do not move others. Sound JPEGs are copied
-    byte for byte; other pictures become RGB, as PNG where the source was lossless, else as JPEG.
+    files aside. Where PICTURES holds nothing but train, val and test, these splits are kept.
+    With --manifest a CSV file says what each picture below PICTURES shows. PICTURES may also be a
+    directory of MNIST's IDX files or CIFAR-10's batches, or TFRecord files of other layouts.
+
+    The split of a picture depends on its content alone, so added pictures do not move others.
+    Sound JPEGs are copied byte for byte; other pictures become RGB, as PNG where the source was
+    lossless, else as JPEG.
     """
     from finetune.build import build
 

@@ -38,7 +38,8 @@ _SHOWN = 50
 def command(output: Output, path: Path, processes: int | None, depth: int) -> None:
     """Find what is wrong with pictures or shards.
 
-    Looks at every picture below PATH, or at every record of a dataset or shard. Exit 1 where something is found: broken, misnamed or doubled pictures, classes without
+    Looks at every picture of PATH, whatever data build takes, or at every record of a dataset, a
+    shard or another TFRecord file. Exit 1 where something is found: broken, misnamed or doubled pictures, classes without
     pictures, folders at the wrong level, damaged records, labels that name no class. What
     data build puts right by itself is a note under --json and no problem.
     """

@@ -83,7 +83,7 @@ def command(
 ) -> None:
     """Draw a contact sheet of pictures.
 
-    PATH is a folder of class folders or a dataset. Class names stand above their pictures in whatever script the fonts at hand have; a
+    PATH is what data build takes, or a dataset. Class names stand above their pictures in whatever script the fonts at hand have; a
     character that none has stands as U+XXXX.
     """
     from finetune.preprocessing import Preprocessing

@@ -46,7 +46,7 @@ from scripts.verb import verb
 @click.option("--resume", is_flag=True, help="Go on with an unfinished run.")
 @click.option("--overwrite", is_flag=True, help="Start again.")
 def command(output: Output, recipe: str | None, **options: Any) -> None:
-    """Fine-tune a net on DATA: a dataset directory, or a folder of class folders of pictures.
+    """Fine-tune a net on DATA: a dataset directory, or pictures of any kind data build takes.
 
     Without options: Inception-v3 from its published checkpoint, the main head trained, everything
     else frozen and proved bit-equal at the end. What is frozen runs once a picture, and its
