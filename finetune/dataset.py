@@ -360,10 +360,11 @@ def _check_texts(dataset: Dataset) -> None:
     if text_offsets(dataset.classes, texts) <= {dataset.label_offset}:
         return
     wrong = [
-        f"label {label}: the records say {text!r}, {LABELS_FILE} says "
-        f"{dataset.classes[label - dataset.label_offset]!r}"
-        for label, text in sorted(texts.items())
-        if text in dataset.classes and text != dataset.classes[label - dataset.label_offset]
+        f"label {label}: the records say {text!r}, {LABELS_FILE} says {name!r}"
+        for label, said in sorted(texts.items())
+        for name in (dataset.classes[label - dataset.label_offset],)
+        for text in sorted(said)
+        if text in dataset.classes and text != name
     ]
     raise DataError(
         f"{dataset.path}: labels and class names do not fit:\n{listed(wrong)}",

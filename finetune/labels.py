@@ -8,7 +8,7 @@ count. Labels are never moved on their numbers alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,21 +32,28 @@ def name_classes(directory: Path, splits: Mapping[str, Split]) -> tuple[tuple[st
     Raises:
       DataError: nothing names the classes, or labels.txt is none.
     """
+    texts: dict[int, set[str]] = {}
+    broken: DataError | None = None
+    for name, split in splits.items():
+        try:
+            for label, found in label_texts({name: split}).items():
+                texts.setdefault(label, set()).update(found)
+        except DataError as error:
+            broken = error
     path = directory / LABELS_FILE
-    if not path.is_file():
-        return _classes_of_texts(directory, label_texts(splits))
-    names = read_labels_file(path)
-    try:
-        offsets = text_offsets(names, label_texts(splits))
-    except DataError:
-        return names, 0  # A broken record is told where records are read.
-    return names, 1 if offsets == {1} else 0
+    if path.is_file():
+        # A broken record is told where records are read; names are known all the same.
+        names = read_labels_file(path)
+        return names, 1 if text_offsets(names, texts) == {1} else 0
+    if broken is not None:
+        raise broken
+    return _classes_of_texts(directory, texts)
 
 
-def label_texts(splits: Mapping[str, Split]) -> dict[int, str]:
-    """Label as it is stored -> image/class/text, by the first record of each label in each split.
+def label_texts(splits: Mapping[str, Split]) -> dict[int, set[str]]:
+    """Label as it is stored -> the class names that records give it, "" where one gives none.
 
-    Labels whose record names no class, or another one than in another split, are left out.
+    Of each label the first record in each split is read.
 
     Raises:
       DataError: a shard is damaged.
@@ -66,31 +73,32 @@ def label_texts(splits: Mapping[str, Split]) -> dict[int, str]:
             first = (features.get("image/class/text") or [b""])[0]
             text = first.decode("utf-8", "replace") if isinstance(first, bytes) else ""
             found.setdefault(int(label) + split.label_offset, set()).add(text)
-    return {
-        label: texts.pop() for label, texts in found.items() if len(texts) == 1 and "" not in texts
-    }
+    return found
 
 
-def text_offsets(names: Sequence[str], texts: Mapping[int, str]) -> set[int]:
+def text_offsets(names: Sequence[str], texts: Mapping[int, Collection[str]]) -> set[int]:
     """How far stored labels lie above the places of the classes that their records name.
 
     Texts that are no class's name, such as longer descriptions, say nothing.
     """
     place = {name: number for number, name in enumerate(names)}
-    return {label - place[text] for label, text in texts.items() if text in place}
+    return {label - place[text] for label, said in texts.items() for text in said if text in place}
 
 
-def _classes_of_texts(directory: Path, texts: Mapping[int, str]) -> tuple[tuple[str, ...], int]:
+def _classes_of_texts(
+    directory: Path, texts: Mapping[int, set[str]]
+) -> tuple[tuple[str, ...], int]:
+    named = {label: min(said) for label, said in texts.items() if len(said) == 1 and "" not in said}
     offset = min(texts, default=0)
     labels = range(offset, max(texts, default=-1) + 1)
-    if not texts:
+    if not named:
         wrong = "its records do not name their classes"
-    elif offset not in (0, 1) or len(texts) < len(labels):
-        wrong = f"its records name the classes of the labels {_ranges(texts)} only"
-    elif len(set(texts.values())) < len(texts):
+    elif offset not in (0, 1) or len(named) < len(labels):
+        wrong = f"its records name the classes of the labels {_ranges(named)} only"
+    elif len(set(named.values())) < len(named):
         wrong = "its records call several labels by one name"
     else:
-        return tuple(texts[label] for label in labels), offset
+        return tuple(named[label] for label in labels), offset
     raise DataError(
         f"{directory} has shards but no {LABELS_FILE}, and {wrong}.",
         expected="a class name a line, or TF-Slim's 0:daisy",
@@ -105,8 +113,6 @@ def _ranges(labels: Mapping[int, str]) -> str:
 
 def read_labels_file(path: Path) -> tuple[str, ...]:
     """Class names of a labels file, as `parse_labels`; one that is not UTF-8 is a DataError."""
-    from exporters.labels import read_label_text
-
     return parse_labels(read_label_text(path), path)
 
 

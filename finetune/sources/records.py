@@ -201,9 +201,10 @@ def _classes_by_number(
         classes = tuple(texts[label] if named else str(label) for label in labels)
         return classes, [place[number] for number in numbers]
     names = read_labels_file(path)
-    offset = 1 if text_offsets(names, texts) == {1} else 0
+    offsets = text_offsets(names, {label: [text] for label, text in texts.items()})
+    offset = 1 if offsets == {1} else 0
     lowest, highest = labels[0] - offset, labels[-1] - offset
-    if lowest < 0 or highest >= len(names) or not text_offsets(names, texts) <= {offset}:
+    if lowest < 0 or highest >= len(names) or not offsets <= {offset}:
         from_one = (labels[0], labels[-1]) == (1, len(names))
         raise DataError(
             f"{path} does not fit the labels in the records.",

@@ -86,11 +86,32 @@ def test_names_that_contradict_the_labels(tmp_path):
     ]
 
 
+def test_splits_that_contradict_each_other(tmp_path):
+    directory = write(tmp_path / "pets", (0, 1, 2), offset=0, names=NAMES)
+    other = write(tmp_path / "other", (0, 1, 2), texts=("dog", "cat", "花"), offset=0)
+    for index in range(2):
+        name = f"validation-{index:05d}-of-00002"
+        (other / name).replace(directory / name)
+    with pytest.raises(DataError, match=r"label 0: the records say 'dog', labels\.txt says 'cat'"):
+        check_labels(read_dataset(directory))
+
+
+def test_a_broken_split_hides_nothing_of_the_other(tmp_path):
+    directory = write(tmp_path / "pets", (1, 2, 3), names=NAMES)
+    record = make_example({"image/encoded": b"x"})
+    write_records(directory / "train-00000-of-00002", [record])
+    assert read_dataset(directory).label_offset == 1
+    (directory / "labels.txt").unlink()
+    with pytest.raises(DataError, match="lacks image/class/label"):
+        read_dataset(directory)
+
+
 @pytest.mark.parametrize(
     ("labels", "texts", "offset", "said"),
     [
         ((1, 2, 3), None, 1, "its records do not name their classes"),
         ((1, 3), NAMES, 1, "name the classes of the labels 1, 3 only"),
+        ((1, 2, 3), ("cat", "dog", ""), 1, "name the classes of the labels 1, 2 only"),
         ((2, 3), NAMES, 1, "name the classes of the labels 2, 3 only"),
         ((1, 2), ("cat", "cat"), 1, "its records call several labels by one name"),
     ],
