@@ -10,9 +10,7 @@ came before; the number of threads changes nothing.
 from __future__ import annotations
 
 import json
-import mmap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from checkpoints.errors import DataError
 from exporters.runtime import load_tensorflow
 from finetune.cleaning import available_cores
 from finetune.dataset import Dataset
+from finetune.pixels.decode import WHOLE_PICTURE
 from finetune.preprocessing import Preprocessing
 from finetune.record_index import RecordIndex, read_index
 from finetune.records import FOOTER
@@ -75,21 +74,18 @@ def training_dataset(
 
     # Nothing in here needs AutoGraph, which would read through every module it calls.
     @tf.autograph.experimental.do_not_convert
-    def read(start: Any) -> tuple[Any, Any, Any]:
-        encoded, labels, keys = tf.numpy_function(
+    def read(start: Any) -> tuple[Any, ...]:
+        found = tf.numpy_function(
             _telling(lambda start: reader.shuffled(int(start), chunk)),
             [start],
-            [tf.string, tf.int64, tf.int64],
+            [tf.string, tf.int64, tf.int64, tf.float32],
         )
-        return (
-            tf.ensure_shape(encoded, [None]),
-            tf.ensure_shape(labels, [None]),
-            tf.ensure_shape(keys, [None, 2]),
-        )
+        shapes = ([None], [None], [None, 2], [None, None, 4])
+        return tuple(map(tf.ensure_shape, found, shapes))
 
     @tf.autograph.experimental.do_not_convert
-    def prepare(encoded: Any, label: Any, key: Any) -> tuple[Any, Any]:
-        return preprocessing.training(encoded, key, augment), label
+    def prepare(encoded: Any, label: Any, key: Any, boxes: Any) -> tuple[Any, Any]:
+        return preprocessing.training(encoded, key, augment, boxes), label
 
     batches = tf.data.Dataset.range(start_step * batch_size, _ENDLESS, chunk)
     batches = batches.map(read).prefetch(2).unbatch()
@@ -98,7 +94,7 @@ def training_dataset(
 
 
 def views_dataset(
-    pick: Callable[[int, int], tuple[Any, Any, Any, Any]],
+    pick: Callable[[int, int], tuple[Any, ...]],
     preprocessing: Preprocessing,
     batch_size: int,
     augment: str,
@@ -110,8 +106,8 @@ def views_dataset(
     """Batches of views that a function picks by their number.
 
     Args:
-      pick: (start, count) -> encoded pictures, labels, keys [count, 2] and numbers of views,
-        int64, of that many views or of those that are left. View 0 is the picture as evaluation
+      pick: (start, count) -> encoded pictures, labels, keys [count, 2], numbers of views,
+        int64, and boxes [count, n, 4], float32, of that many views or of those that are left. View 0 is the picture as evaluation
         sees it; the others are distorted.
       preprocessing: how a picture becomes input.
       batch_size: pictures a batch; the last one holds the rest.
@@ -133,19 +129,19 @@ def views_dataset(
         found = tf.numpy_function(
             _telling(lambda first: pick(int(first), min(chunk, last - int(first)))),
             [first],
-            [tf.string, tf.int64, tf.int64, tf.int64],
+            [tf.string, tf.int64, tf.int64, tf.int64, tf.float32],
         )
-        shapes = ([None], [None], [None, 2], [None])
+        shapes = ([None], [None], [None, 2], [None], [None, None, 4])
         return tuple(map(tf.ensure_shape, found, shapes))
 
     @tf.autograph.experimental.do_not_convert
-    def prepare(encoded: Any, label: Any, key: Any, view: Any) -> tuple[Any, Any]:
+    def prepare(encoded: Any, label: Any, key: Any, view: Any, boxes: Any) -> tuple[Any, Any]:
         if augment == "none":
             return preprocessing.evaluation(encoded), label
         image = tf.cond(
             tf.equal(view, 0),
             lambda: preprocessing.evaluation(encoded),
-            lambda: preprocessing.training(encoded, key, augment),
+            lambda: preprocessing.training(encoded, key, augment, boxes),
         )
         return image, label
 
@@ -245,7 +241,11 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 class PictureReader:
-    """Reads records where they lie, through memory maps that open on first use.
+    """Reads records where they lie.
+
+    Each read opens its shard anew, which is a hundredth of the work on a picture: memory maps
+    would count what was read as the process's memory, and there may be more shards than files
+    that a process may have open.
 
     Attributes:
       index: where each record of the split lies.
@@ -254,17 +254,29 @@ class PictureReader:
     def __init__(self, index: RecordIndex, seed: int) -> None:
         self.index = index
         self._seed = seed
-        self._views: dict[int, mmap.mmap] = {}
         self._orders: dict[int, npt.NDArray[np.int64]] = {}
 
-    def shuffled(self, start: int, count: int) -> tuple[Any, Any, Any]:
-        """Pictures, labels and keys [count, 2] of the positions start, start + 1 ... of a run."""
+    def shuffled(self, start: int, count: int) -> tuple[Any, ...]:
+        """Of the positions start, start + 1 ... of a run: pictures, labels, keys [count, 2], boxes."""
         rows, epochs = self.positions(start, count)
         keys = np.empty((count, 2), np.int64)
         keys[:, 0] = self._seed
         # Even, so that each record has a second key of its own.
         keys[:, 1] = (epochs << 33) | (rows << 1)
-        return self.pictures(rows), self.index.labels[rows], keys
+        return self.pictures(rows), self.index.labels[rows], keys, self.boxes(rows)
+
+    def boxes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """The boxes of records, [count, n, 4] float32: ymin, xmin, ymax, xmax in fractions.
+
+        A record without boxes has the whole picture; one with fewer than others its first again,
+        which changes nothing: a crop has to show a part of one of them.
+        """
+        found = [self.index.boxes_of(int(row)) for row in rows]
+        padded = np.empty((len(rows), max([1, *map(len, found)]), 4), np.float32)
+        for place, boxes in enumerate(found):
+            padded[place] = boxes[0] if len(boxes) else WHOLE_PICTURE
+            padded[place, : len(boxes)] = boxes
+        return padded
 
     def positions(self, start: int, count: int) -> tuple[Any, Any]:
         """Records of the positions start, start + 1 ... of a run, and their epochs; int64."""
@@ -302,18 +314,20 @@ class PictureReader:
           DataError: the record is damaged.
         """
         index = self.index
-        view = self._view(int(index.shards[row]))
         start, length = int(index.starts[row]), int(index.lengths[row])
-        with memoryview(view) as whole, whole[start : start + length] as data:
-            if mask(crc32c(data)) != FOOTER.unpack_from(whole, start + length)[0]:
-                raise DataError(
-                    f"{index.describe(row)}: the checksum of the record's data is wrong.",
-                    expected="data as it was written",
-                    received=f"{length} bytes that differ from it",
-                    next_step="Build the dataset again with slimtune data build.",
-                )
-            first = int(index.picture_starts[row])
-            return bytes(whole[first : first + int(index.picture_lengths[row])])
+        framed = self._read(int(index.shards[row]), start, length + FOOTER.size)
+        data = memoryview(framed)[:length]
+        if len(framed) < length + FOOTER.size or (
+            mask(crc32c(data)) != FOOTER.unpack_from(framed, length)[0]
+        ):
+            raise DataError(
+                f"{index.describe(row)}: the checksum of the record's data is wrong.",
+                expected="data as it was written",
+                received=f"{length} bytes that differ from it",
+                next_step="Build the dataset again with slimtune data build.",
+            )
+        first = int(index.picture_starts[row]) - start
+        return bytes(data[first : first + int(index.picture_lengths[row])])
 
     def _name(self, row: int) -> bytes:
         index = self.index
@@ -321,18 +335,12 @@ class PictureReader:
         if length == 0:
             path = index.paths[int(index.shards[row])]
             return f"{path.name}:{index.number(row)}".encode()
-        start = int(index.name_starts[row])
-        return self._view(int(index.shards[row]))[start : start + length]
+        return self._read(int(index.shards[row]), int(index.name_starts[row]), length)
 
-    def _view(self, shard: int) -> mmap.mmap:
-        if shard not in self._views:
-            self._views[shard] = _map(self.index.paths[shard])
-        return self._views[shard]
-
-
-def _map(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    def _read(self, shard: int, start: int, length: int) -> bytes:
+        with self.index.paths[shard].open("rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(length)
 
 
 def _telling(read: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], tuple[Any, ...]]:

@@ -6,8 +6,11 @@ The pictures themselves are not read: of a record only the bytes around its fiel
 from __future__ import annotations
 
 import functools
+from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +23,12 @@ from finetune.records import check_count, checked_data, mapped, record_places
 IMAGE = b"image/encoded"
 LABEL = b"image/class/label"
 FILENAME = b"image/filename"
+BOX_SIDES = tuple(b"image/object/bbox/" + side for side in (b"ymin", b"xmin", b"ymax", b"xmax"))
+"""In the order in which TensorFlow takes the sides of a box."""
 
 _CACHED_SHARDS = 4096
+_COLUMNS = 8
+_NO_BOXES = np.empty((0, 4), np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +46,8 @@ class RecordIndex:
       labels: the class's number, the split's label offset taken off.
       name_starts: of image/filename in the shard.
       name_lengths: of image/filename; 0 where the record has none.
+      box_ends: where the record's boxes end in `boxes`; they begin where the last record's end.
+      boxes: [boxes, 4] float32, ymin, xmin, ymax, xmax in fractions of height and width.
     """
 
     paths: tuple[Path, ...]
@@ -51,6 +60,13 @@ class RecordIndex:
     labels: npt.NDArray[np.int64]
     name_starts: npt.NDArray[np.int64]
     name_lengths: npt.NDArray[np.int64]
+    box_ends: npt.NDArray[np.int64]
+    boxes: npt.NDArray[np.float32]
+
+    def boxes_of(self, position: int) -> npt.NDArray[np.float32]:
+        """The record's boxes, [n, 4]; n is 0 where it has none."""
+        start = self.box_ends[position - 1] if position else 0
+        return self.boxes[start : self.box_ends[position]]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -72,26 +88,41 @@ def read_index(split: Split) -> RecordIndex:
       DataError: a shard is cut or damaged, holds another number of records than it should, or
         a record has no picture or no label; names file, record and offset.
     """
-    rows: list[npt.NDArray[np.int64]] = []
-    for number, shard in enumerate(split.shards):
-        status = shard.path.stat()
-        found = _index_shard(shard.path, shard.count, status.st_size, status.st_mtime_ns)
-        numbered = np.empty((len(found), found.shape[1] + 1), np.int64)
-        numbered[:, 0] = number
-        numbered[:, 1:] = found
-        rows.append(numbered)
-    columns = np.concatenate(rows) if rows else np.empty((0, 9), np.int64)
+    shards = [
+        _index_shard(
+            shard.path, shard.count, (status := shard.path.stat()).st_size, status.st_mtime_ns
+        )
+        for shard in split.shards
+    ]
+    count = sum(len(shard.columns) for shard in shards)
+    columns = np.empty((_COLUMNS + 2, count), np.int64)
+    start = num_boxes = 0
+    for number, shard in enumerate(shards):
+        place = slice(start, start + len(shard.columns))
+        columns[0, place] = number
+        columns[1:-1, place] = shard.columns.T
+        columns[-1, place] = num_boxes + shard.box_ends
+        start, num_boxes = place.stop, num_boxes + len(shard.boxes)
+    boxes = [shard.boxes for shard in shards] or [_NO_BOXES]
     index = RecordIndex(
-        tuple(shard.path for shard in split.shards),
-        *(np.ascontiguousarray(column) for column in columns.T),
+        tuple(shard.path for shard in split.shards), *columns, np.concatenate(boxes)
     )
     return replace(index, labels=index.labels - split.label_offset)
 
 
+class _Shard(NamedTuple):
+    """A file's records: columns offset to name_lengths of a RecordIndex, [count, 8], and boxes."""
+
+    columns: npt.NDArray[np.int64]
+    box_ends: npt.NDArray[np.int64]
+    boxes: npt.NDArray[np.float32]
+
+
 @functools.lru_cache(maxsize=_CACHED_SHARDS)
-def _index_shard(path: Path, count: int, size: int, changed: int) -> npt.NDArray[np.int64]:
-    """One row a record: offset, start, length, picture, label, name. Kept while the file is."""
-    rows: list[tuple[int, ...]] = []
+def _index_shard(path: Path, count: int, size: int, changed: int) -> _Shard:
+    """The records of one file. Kept while the file is."""
+    # Not lists of numbers, which take five times the memory.
+    rows, box_ends, sides = array("q"), array("q"), array("f")
     with mapped(path) as view, memoryview(view) as bytes_view:
         for place in record_places(path, view):
             try:
@@ -115,7 +146,7 @@ def _index_shard(path: Path, count: int, size: int, changed: int) -> npt.NDArray
                     or "no features",
                     next_step="Build the dataset from the pictures with slimtune data build.",
                 )
-            rows.append(
+            rows.extend(
                 (
                     place.offset,
                     place.start,
@@ -125,12 +156,61 @@ def _index_shard(path: Path, count: int, size: int, changed: int) -> npt.NDArray
                     *found.get(FILENAME, (0, 0)),
                 )
             )
-        check_count(path, len(rows), size, count)
-    return np.array(rows, np.int64).reshape(-1, 8)
+            if not found.keys().isdisjoint(BOX_SIDES):
+                boxes = _read_boxes(bytes_view, found, f"{path}: record {place.number}")
+                sides.extend(boxes.ravel().tolist())
+            box_ends.append(len(sides) // 4)
+        check_count(path, len(box_ends), size, count)
+    return _Shard(
+        np.array(rows, np.int64).reshape(-1, _COLUMNS),
+        np.array(box_ends, np.int64),
+        np.array(sides, np.float32).reshape(-1, 4),
+    )
+
+
+def _read_boxes(
+    view: memoryview, found: Mapping[bytes, tuple[int, int]], record: str
+) -> npt.NDArray[np.float32]:
+    """The boxes of a record, [n, 4]; `found` has the places of the lists of their sides."""
+    lists = [_read_floats(view, *found.get(side, (0, 0))) for side in BOX_SIDES]
+    counts = [len(numbers) for numbers in lists]
+    if len(set(counts)) > 1:
+        raise DataError(
+            f"{record} has boxes with sides missing.",
+            expected="as many numbers in each of " + ", ".join(s.decode() for s in BOX_SIDES),
+            received=counts,
+            next_step="Build the dataset again with slimtune data build.",
+        )
+    boxes = np.stack(lists, 1)
+    whole = (boxes >= 0).all(1) & (boxes <= 1).all(1) & (boxes[:, :2] < boxes[:, 2:]).all(1)
+    if not whole.all():
+        raise DataError(
+            f"{record} has a box that lies not inside its picture.",
+            expected="ymin below ymax and xmin below xmax, in fractions from 0 to 1",
+            received=dict(
+                zip(("ymin", "xmin", "ymax", "xmax"), boxes[~whole][0].tolist(), strict=True)
+            ),
+            next_step="Build the dataset again with slimtune data build.",
+        )
+    return boxes
+
+
+def _read_floats(view: memoryview, start: int, end: int) -> npt.NDArray[np.float32]:
+    """The numbers of a Feature's float_list, packed or one by one."""
+    values = [
+        np.frombuffer(view[value.start : value.end], "<f4")
+        for kind in wire.scan(view, start, end)
+        if kind.number == 2
+        for value in wire.scan(view, kind.start, kind.end)
+        if value.wire_type == wire.FIXED32 or (value.end - value.start) % 4 == 0
+    ]
+    return np.concatenate([*values, np.empty(0, np.float32)]).astype(np.float32)
 
 
 def _find_fields(view: memoryview, start: int, end: int) -> dict[bytes, tuple[int, int]]:
     """Places (start, length) of picture and file name, and (label, 0), of one Example.
+
+    Of boxes the places (start, end) of the four Features of their sides.
 
     The field numbers are those of tf.train.Example: features = 1; feature = 1, a map with
     key = 1 and value = 2; bytes_list = 1 and int64_list = 3, each with value = 1.
@@ -147,6 +227,8 @@ def _find_fields(view: memoryview, start: int, end: int) -> dict[bytes, tuple[in
                     key = bytes(view[part.start : part.end])
                 elif part.number == 2:
                     value = part
+            if value is not None and key in BOX_SIDES:
+                found[key] = value.start, value.end
             if value is None or key not in (IMAGE, LABEL, FILENAME):
                 continue
             place = _first_value(view, value.start, value.end, key == LABEL)

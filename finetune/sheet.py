@@ -6,9 +6,10 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkpoints.errors import DataError
 from checkpoints.files import atomic_file
@@ -16,11 +17,13 @@ from finetune.dataset import is_dataset_directory, read_dataset
 from finetune.fonts import SheetFont
 from finetune.picture_formats import PictureError
 from finetune.pictures import clean
+from finetune.pixels.decode import WHOLE_PICTURE
 from finetune.preprocessing import Preprocessing
-from finetune.sources import find_source, read_item
+from finetune.sources import SourceItem, find_source, read_item
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw as Drawing
 
 CELL = 144
 """Height and width of a picture's place, in pixels."""
@@ -36,6 +39,7 @@ _BACKGROUND = (250, 250, 248)
 _MAT = (232, 232, 228)
 _INK = (34, 34, 34)
 _FAINT = (110, 110, 106)
+_GIVEN = (255, 255, 255)
 _BOX_COLOURS = ((230, 57, 70), (29, 120, 190), (42, 157, 80), (240, 160, 20), (140, 80, 180))
 
 Mode = Literal["plain", "augment", "boxes"]
@@ -90,7 +94,7 @@ def draw_sheet(
       out: the PNG.
       mode: "plain" shows `per_class` pictures of each class as they are; "augment" shows one
         picture of each class as evaluation sees it and then as training sees it, five times;
-        "boxes" draws five sampled crops into each picture.
+        "boxes" draws five sampled crops into each picture, and the boxes that it came with.
       per_class: pictures of each class in "plain" and "boxes".
       split: of a dataset; None: train, or what there is.
       preprocessing: for "augment"; None: inception at 299.
@@ -118,11 +122,12 @@ def draw_sheet(
         raise DataError(f"{path} has no usable picture to show.")
     drawn: Mapping[int, Sequence[Image]]
     if mode == "plain":
-        drawn = {label: [_open(data) for data in row] for label, row in shown.items()}
+        drawn = {label: [_open(one.encoded) for one in row] for label, row in shown.items()}
         caption = "as they are"
     elif mode == "boxes":
         drawn = _with_boxes(shown, seed)
-        caption = "five sampled crops each"
+        is_given = any(len(one.boxes) for row in shown.values() for one in row)
+        caption = "five sampled crops each" + (", given boxes in white" if is_given else "")
     else:
         preprocessing = preprocessing or Preprocessing("inception", 299)
         drawn = _views(shown, preprocessing, augment, seed)
@@ -152,27 +157,36 @@ def draw_sheet(
     )
 
 
-_Rows = dict[int, list[bytes]]
+class _Shown(NamedTuple):
+    """A picture's bytes, and its boxes [n, 4]: ymin, xmin, ymax, xmax in fractions."""
+
+    encoded: bytes
+    boxes: NDArray[np.float32]
+
+
+_Rows = dict[int, list[_Shown]]
 
 
 def _from_folders(root: Path, wanted: int, depth: int) -> tuple[str, tuple[str, ...], _Rows]:
     """Pictures spread evenly over each class's files; those that cannot be read are passed over."""
     source = find_source(root, depth)
-    paths: dict[int, list[str]] = {}
+    by_label: dict[int, list[SourceItem]] = {}
     for item in source.items:
-        paths.setdefault(item.label, []).append(item.path)
+        by_label.setdefault(item.label, []).append(item)
     rows: _Rows = {}
-    for label, names in paths.items():
-        step = max(1, len(names) // wanted)
-        for name in [*names[::step], *names]:
+    for label, items in by_label.items():
+        step = max(1, len(items) // wanted)
+        for item in [*items[::step], *items]:
             if len(rows.get(label, ())) == wanted:
                 break
             try:
-                encoded = clean(read_item(source.reader, source.root, name)).encoded
+                encoded = clean(read_item(source.reader, source.root, item.path)).encoded
             except PictureError:
                 continue
-            if encoded not in rows.get(label, ()):
-                rows.setdefault(label, []).append(encoded)
+            if all(encoded != shown.encoded for shown in rows.get(label, ())):
+                boxes = [(box.ymin, box.xmin, box.ymax, box.xmax) for box in item.boxes]
+                shown = _Shown(encoded, np.array(boxes, np.float32).reshape(-1, 4))
+                rows.setdefault(label, []).append(shown)
     return source.name, source.classes, rows
 
 
@@ -189,7 +203,7 @@ def _from_dataset(path: Path, split: str | None, wanted: int) -> tuple[str, tupl
             start = int(index.picture_starts[position])
             with mapped(index.paths[int(index.shards[position])]) as view:
                 data = bytes(view[start : start + int(index.picture_lengths[position])])
-            rows.setdefault(int(label), []).append(data)
+            rows.setdefault(int(label), []).append(_Shown(data, index.boxes_of(int(position))))
     # A label without a class is a finding of `data check`; here it must not hide the sheet.
     names = [*dataset.classes, *(f"label {n}" for n in range(len(dataset.classes), max(rows) + 1))]
     return f"{dataset.name}, {chosen.name}", tuple(names), rows
@@ -209,7 +223,7 @@ def _keys(seed: int, row: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _views(
-    rows: Mapping[int, Sequence[bytes]], preprocessing: Preprocessing, augment: str, seed: int
+    rows: Mapping[int, Sequence[_Shown]], preprocessing: Preprocessing, augment: str, seed: int
 ) -> dict[int, list[Image]]:
     from PIL import Image as ImageModule
 
@@ -219,9 +233,10 @@ def _views(
     low, high = preprocessing.shown_range
     drawn: dict[int, list[Image]] = {}
     for label, row in rows.items():
-        views = [preprocessing.evaluation(tf.constant(row[0]))]
+        encoded, boxes = tf.constant(row[0].encoded), _or_whole(row[0].boxes)
+        views = [preprocessing.evaluation(encoded)]
         views.extend(
-            preprocessing.training(tf.constant(row[0]), tf.constant(key, tf.int64), augment)
+            preprocessing.training(encoded, tf.constant(key, tf.int64), augment, boxes)
             for key in _keys(seed, label, _VIEWS)
         )
         drawn[label] = []
@@ -232,7 +247,12 @@ def _views(
     return drawn
 
 
-def _with_boxes(rows: Mapping[int, Sequence[bytes]], seed: int) -> dict[int, list[Image]]:
+def _or_whole(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The boxes a crop has to show a part of: the whole picture where there are none."""
+    return boxes if len(boxes) else np.array([WHOLE_PICTURE], np.float32)
+
+
+def _with_boxes(rows: Mapping[int, Sequence[_Shown]], seed: int) -> dict[int, list[Image]]:
     from PIL import ImageDraw
 
     from exporters.runtime import load_tensorflow
@@ -243,20 +263,38 @@ def _with_boxes(rows: Mapping[int, Sequence[bytes]], seed: int) -> dict[int, lis
     number = 0
     for label, row in rows.items():
         drawn[label] = []
-        for data in row:
-            image = _open(data)
+        for one in row:
+            image = _open(one.encoded)
             draw = ImageDraw.Draw(image)
             stroke = max(2, round(max(image.size) / CELL * 2))
             for colour, key in zip(_BOX_COLOURS, _keys(seed, number, _VIEWS), strict=True):
                 begin, size = sample_crop(
-                    tf.constant([image.height, image.width, 3]), tf.constant(key, tf.int64)
+                    tf.constant([image.height, image.width, 3]),
+                    tf.constant(key, tf.int64),
+                    tf.constant(_or_whole(one.boxes)),
                 )
                 top, left = int(begin[0]), int(begin[1])
                 bottom, right = top + int(size[0]) - 1, left + int(size[1]) - 1
                 draw.rectangle((left, top, right, bottom), outline=colour, width=stroke)
+            for box in one.boxes:
+                _draw_given(draw, box, image.size, stroke)
             drawn[label].append(image)
             number += 1
     return drawn
+
+
+def _draw_given(
+    draw: Drawing, box: NDArray[np.float32], size: tuple[int, int], stroke: int
+) -> None:
+    """A box that the data came with: white between black, seen on any picture."""
+    width, height = size
+    ymin, xmin, ymax, xmax = (float(side) for side in box)
+    edges = [xmin * width, ymin * height, xmax * width - 1, ymax * height - 1]
+    for inset, colour in ((-1, _INK), (0, _GIVEN), (1, _INK)):
+        grown = [edges[0] + inset * stroke, edges[1] + inset * stroke]
+        grown += [edges[2] - inset * stroke, edges[3] - inset * stroke]
+        if grown[0] <= grown[2] and grown[1] <= grown[3]:
+            draw.rectangle(tuple(grown), outline=colour, width=stroke)
 
 
 def _lay_out(

@@ -9,6 +9,9 @@ from exporters.runtime import load_tensorflow
 RESIZE_METHODS = ("bilinear", "nearest", "bicubic", "area")
 """In the order in which they are numbered: 0 bilinear, 1 nearest, 2 bicubic, 3 area."""
 
+WHOLE_PICTURE = (0.0, 0.0, 1.0, 1.0)
+"""The box of a picture that has none: ymin, xmin, ymax, xmax."""
+
 
 def decode(encoded: Any) -> Any:
     """A JPEG's, PNG's, GIF's (first frame) or BMP's pixels.
@@ -76,7 +79,7 @@ def sample_crop(shape: Any, seed: Any, boxes: Any = None) -> tuple[Any, Any]:
     """
     tf = load_tensorflow()
     if boxes is None:
-        boxes = tf.constant([[0.0, 0.0, 1.0, 1.0]], tf.float32)
+        boxes = tf.constant([WHOLE_PICTURE], tf.float32)
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
         boxes[tf.newaxis],

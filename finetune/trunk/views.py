@@ -64,7 +64,9 @@ class Views:
         self._hashes: list[bytes] = []
         with progress.task("Reading pictures", self.count, "pictures") as task:
             for row in range(self.count):
-                self._hashes.append(sha256(self._reader.picture(row)).digest())
+                # Views follow the boxes, where there are some.
+                boxes = self._reader.index.boxes_of(row).tobytes()
+                self._hashes.append(sha256(self._reader.picture(row) + boxes).digest())
                 task.advance()
 
     @property
@@ -111,4 +113,5 @@ class Views:
         # Of the hash as much as a seed holds; pipelines number records by even keys.
         keys[:, 0] = [int.from_bytes(self._hashes[row][:8], "little") >> 1 for row in rows]
         keys[:, 1] = views << 1
-        return self._reader.pictures(rows), self.labels[rows], keys, views
+        boxes = self._reader.boxes(rows)
+        return self._reader.pictures(rows), self.labels[rows], keys, views, boxes
