@@ -55,6 +55,11 @@ class Net:
     depth_multiplier: float = 1.0
 
     @property
+    def top_scopes(self) -> tuple[str, ...]:
+        """The outermost scopes that all of its variables stand in."""
+        return (self.scope,)
+
+    @property
     def head_scopes(self) -> tuple[str, ...]:
         """The main head, then the auxiliary ones."""
         return (self.main_head, *self.auxiliary_heads)

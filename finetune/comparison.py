@@ -123,7 +123,7 @@ def compare(
             expected="a run, a .pb, a SavedModel, or a checkpoint with --net",
             next_step="Name the model that it was made from.",
         )
-    dataset = data if isinstance(data, Dataset) else open_data(data, progress)
+    dataset = data if isinstance(data, Dataset) else open_data(data, progress, model)
     split = split or default_split(data, dataset)
     itself = evaluate(opened, dataset, split=split, trust=trust, progress=progress)
     pictures = _first_pictures(opened, dataset, itself.split)

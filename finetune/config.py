@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpoints.errors import RunError, UsageError, listed
+from finetune.nets.file_options import NetOptions
 from finetune.optimizers import DEFAULT_LEARNING_RATES
 from finetune.option_checks import CHECKS
 
@@ -43,8 +44,12 @@ class TrainConfig:
     Attributes:
       data: a dataset directory, or a folder of pictures in class folders.
       run: the run directory that is written.
-      net: name of a net; None: the one that goes with the checkpoint, else Inception-v3.
+      net: name of a net, a file (.pb, .pbtxt, .meta) or "module:function"; None: the one that goes with the checkpoint, else Inception-v3.
       checkpoint: a path, a published name, "sample" or "none"; None: the net's published one.
+      bottleneck: of a net from a file: the tensor that feeds the head; None: as the file says, or
+        what feeds its last layer.
+      input: of a net from a file: the tensor that takes the pictures.
+      preprocessing: of a net that is not registered: how pictures become its input.
       trainable: scopes to train; empty: the main head.
       exclude: scopes not to restore; None: all heads; ("none",): none.
       allow_missing: regular expression of variables the checkpoint may lack.
@@ -97,6 +102,9 @@ class TrainConfig:
     run: str
     net: str | None = None
     checkpoint: str | None = None
+    bottleneck: str | None = None
+    input: str | None = None
+    preprocessing: str | None = None
     trainable: tuple[str, ...] = ()
     exclude: tuple[str, ...] | None = None
     allow_missing: str | None = None
@@ -159,6 +167,11 @@ class TrainConfig:
                 "The training options do not fit:\n" + listed(problems),
                 next_step="slimtune train --help",
             )
+
+    @property
+    def net_options(self) -> NetOptions:
+        """What was said of a net that is not registered."""
+        return NetOptions(self.bottleneck, self.input, self.preprocessing, self.image_size)
 
     @property
     def first_learning_rate(self) -> float:

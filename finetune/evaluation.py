@@ -19,7 +19,7 @@ from finetune.model import GRAPH_SUFFIXES, OTHER_SUFFIXES, SAVED_MODEL, Model, o
 from finetune.run import Run
 from finetune.scores import BATCH, Evaluation
 from finetune.sources import idx
-from finetune.training_data import built_beside, find_dataset
+from finetune.training_data import find_pictures
 
 BATCH_SIZE = 32
 
@@ -61,7 +61,7 @@ def evaluate(
     refuse_swapped(model, data)
     opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
     diagnosed = with_batch_statistics(opened) if batch_statistics else None
-    dataset = data if isinstance(data, Dataset) else open_data(data, progress)
+    dataset = data if isinstance(data, Dataset) else open_data(data, progress, model)
     split = split or default_split(data, dataset)
     count = dataset.split(split).count
     check_labels(dataset)
@@ -175,9 +175,10 @@ def _folder_of_pictures(data: str | Path | Dataset, name: str) -> Path | None:
     return Path(data)
 
 
-def open_data(data: str | Path, progress: Progress) -> Dataset:
-    """A dataset directory; of a folder of pictures the one built beside it."""
-    return find_dataset(data, built_beside(Path(data)), progress=progress)
+def open_data(data: str | Path, progress: Progress, model: object = None) -> Dataset:
+    """A dataset directory; of a folder of pictures a temporary one."""
+    run = model if isinstance(model, (str, Path)) else None
+    return find_pictures(data, run, progress=progress)
 
 
 def class_places(model: Model, dataset: Dataset) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

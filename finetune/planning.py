@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from checkpoints.plan import Plan, PlannedVariable
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net
 from finetune.heads import LINEAR, Head
+from finetune.nets.file_options import NetOptions
 from finetune.weights import NONE, Weights, find_weights
 
 ALL, HEADS = "all", "heads"
@@ -32,19 +34,26 @@ def plan(
     allow_missing: str | None = None,
     image_size: int | None = None,
     head: Head = LINEAR,
+    bottleneck: str | None = None,
+    input: str | None = None,
+    preprocessing: str | None = None,
     progress: Progress = SILENT,
 ) -> Plan:
     """The partition that training would use, from the net's graph and the checkpoint's index.
 
     Args:
       classes: how many classes the new head has.
-      net: name of a registered net; left out, the one that goes with the checkpoint.
+      net: name of a registered net, a file (.pb, .pbtxt, .meta), or "module:function"; left out,
+        the net that goes with the checkpoint.
       checkpoint: a path in any spelling, a published name, "sample" or "none".
       trainable: scopes to train, or the words all and heads; empty: the main head.
       exclude: scopes not to restore; None: all heads; ("none",): none.
       allow_missing: regular expression of variables the checkpoint may lack.
       image_size: height and width in pixels; the net's own where left out.
       head: hidden layers before the logits.
+      bottleneck: tensor that feeds the head of a net from a file; None: as it says, or a guess.
+      input: tensor that takes the pictures of a net from a file.
+      preprocessing: how pictures become its input.
       progress: where downloads and choices are told.
 
     Returns:
@@ -52,7 +61,8 @@ def plan(
     """
     from finetune.nets import inference_graph
 
-    weights = find_weights(net, checkpoint, progress=progress)
+    options = NetOptions(bottleneck, input, preprocessing, image_size)
+    weights = find_weights(net, checkpoint, options, progress=progress)
     size = image_size or weights.image_size
     variables = inference_graph(weights.net, classes, size, head).variables
     return plan_variables(variables, weights, trainable, exclude, allow_missing)
@@ -85,7 +95,7 @@ def default_trainable(net: Net, trainable: Sequence[str]) -> tuple[str, ...]:
 
 def named_scopes(net: Net, scopes: Sequence[str]) -> tuple[str, ...]:
     """Scopes with the words `all` (the whole net) and `heads` (all its heads) spelt out."""
-    words = {ALL: (net.scope,), HEADS: net.head_scopes}
+    words = {ALL: net.top_scopes, HEADS: net.head_scopes}
     return tuple(found for scope in scopes for found in words.get(scope, (scope,)))
 
 
@@ -93,7 +103,7 @@ def default_exclude(weights: Weights, exclude: Sequence[str] | None) -> tuple[st
     """The scopes asked for, else all heads; nothing where there is nothing to restore."""
     if exclude:
         return () if tuple(exclude) == (NONE,) else tuple(exclude)
-    return () if weights.path is None else weights.net.head_scopes
+    return weights.net.head_scopes if weights.is_restored else ()
 
 
 def partition(
@@ -146,13 +156,13 @@ class BoundPlan:
     Attributes:
       plan: the partition.
       variables: the TensorFlow variables, in the plan's order.
-      checkpoint: where restored values come from, or None.
+      checkpoint: where restored values come from, a path or the values by name, or None.
       digests: SHA-256 of each frozen variable's bytes after `apply`, in hexadecimal.
     """
 
     plan: Plan
     variables: Sequence[Any]
-    checkpoint: Path | None
+    checkpoint: Path | Mapping[str, Any] | None
     digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -184,7 +194,7 @@ class BoundPlan:
             every = {v.op.name: v for v in [*v1.global_variables(), *self.variables]}
         session.run([v.initializer for name, v in every.items() if name not in restored])
         if self.checkpoint is not None and restored:
-            with checkpoints.open(self.checkpoint) as saved:
+            with _opened(self.checkpoint) as saved:
                 values = {v.name: restored_value(saved[v.name], v) for v in self.plan.restored}
                 load_values(session, every, values)
                 self._compare(session, values, "was not restored")
@@ -232,6 +242,13 @@ class BoundPlan:
                 f"{counted(len(wrong), 'variable')} with another value than in {self.checkpoint}:\n"
                 + listed(f"{name} {what}" for name in wrong)
             )
+
+
+def _opened(checkpoint: Path | Mapping[str, Any]) -> AbstractContextManager[Mapping[str, Any]]:
+    if isinstance(checkpoint, Path):
+        opened: AbstractContextManager[Mapping[str, Any]] = checkpoints.open(checkpoint)
+        return opened
+    return nullcontext(checkpoint)
 
 
 def restored_value(value: Any, variable: PlannedVariable) -> Any:

@@ -180,7 +180,7 @@ class Trainer:
 
         plan = plan_of(phase)
         plan.require_sound()
-        bound = BoundPlan(plan, variables, self.weights.path)
+        bound = BoundPlan(plan, variables, self.weights.restored_from)
         totals = plan.totals()
         self.progress.say(
             f"{net.name}: {totals['restored']} variables restored from "

@@ -96,7 +96,7 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
             f"{run.directory} is at step {run.step()}, beyond the {steps} steps asked for.",
             next_step="Ask for more --steps or --epochs.",
         )
-    weights = find_weights(config.net, config.checkpoint, progress=progress)
+    weights = find_weights(config.net, config.checkpoint, config.net_options, progress=progress)
     result = Trainer(run, config, dataset, weights, steps, progress).train()
     write_report(run.directory, progress=progress)
     run.write_end(result.step)

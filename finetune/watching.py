@@ -83,7 +83,7 @@ def watch(
             expected="a run directory, or with --net a directory of checkpoints",
             next_step="Leave --watch out.",
         )
-    dataset = data if isinstance(data, Dataset) else open_data(data, progress)
+    dataset = data if isinstance(data, Dataset) else open_data(data, progress, model)
     split = split or default_split(data, dataset)
     results: list[Evaluation] = []
     skipped: list[str] = []

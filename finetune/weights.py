@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import checkpoints
-from checkpoints.errors import DownloadError, NotFoundError, PlanError
+from checkpoints.errors import DownloadError, NotFoundError, PlanError, UsageError
+from checkpoints.mapping import SavedVariables
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import (
     CHECKPOINTS,
+    NETS,
     Net,
     PublishedCheckpoint,
     checkpoints_for,
     get_checkpoint,
     get_net,
 )
+from finetune.nets.file_options import NetOptions
+from finetune.nets.graph_net import is_graph_file, read_graph_net
+from finetune.nets.own_net import read_own_net
 
-if TYPE_CHECKING:
-    from checkpoints.api import Checkpoint
-
+NO_OPTIONS = NetOptions()
 NONE = "none"
 DEFAULT_NET = "inception_v3"
 
@@ -36,12 +39,24 @@ class Weights:
       name: the checkpoint as a person would name it, or None where everything is initialised.
       path: a spelling that checkpoints.open takes, or None.
       published: the record of a published checkpoint, or None.
+      values: the values by name, where they are the net's own, as of a net from a file.
     """
 
     net: Net
     name: str | None
     path: Path | None
     published: PublishedCheckpoint | None
+    values: SavedVariables | None = None
+
+    @property
+    def restored_from(self) -> Path | Mapping[str, Any] | None:
+        """Where values come from: a path, the values, or None."""
+        return self.path if self.values is None else self.values
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether there are values to restore."""
+        return self.restored_from is not None
 
     @property
     def image_size(self) -> int:
@@ -60,8 +75,11 @@ class Weights:
         return published[0] if published else self.net
 
     @contextmanager
-    def open(self) -> Iterator[Checkpoint | None]:
+    def open(self) -> Iterator[Any]:
         """The opened checkpoint, or None where there is none."""
+        if self.values is not None:
+            yield self.values
+            return
         if self.path is None:
             yield None
             return
@@ -70,14 +88,19 @@ class Weights:
 
 
 def find_weights(
-    net: str | None, checkpoint: str | None, *, progress: Progress = SILENT
+    net: str | None,
+    checkpoint: str | None,
+    options: NetOptions = NO_OPTIONS,
+    *,
+    progress: Progress = SILENT,
 ) -> Weights:
     """Resolves `--net` and `--checkpoint`; a published checkpoint is downloaded into the cache.
 
     Args:
-      net: name of a net; left out, the one that goes with a published checkpoint, else
+      net: name of a net, a file of a graph, or "module:function"; left out, the one that goes with a published checkpoint, else
         Inception-v3.
       checkpoint: a path, a published name, `sample` or `none`; left out, the net's published one.
+      options: what was said of a net that is not registered.
       progress: where the download and the choices made are told.
 
     Raises:
@@ -87,7 +110,17 @@ def find_weights(
     """
     if net is None:
         net = CHECKPOINTS[checkpoint].net if checkpoint in CHECKPOINTS else DEFAULT_NET
-    record = get_net(net)
+    if is_graph_file(net):
+        return _of_file(net, checkpoint, options, progress)
+    if ":" in net and net not in NETS:
+        record: Net = read_own_net(net, options, progress)
+    elif options.given():
+        raise UsageError(
+            f"{', '.join(options.given())}: the net {net} is registered, and its record says that.",
+            next_step="Leave it out, or name a file or module:function with --net.",
+        )
+    else:
+        record = get_net(net)
     if checkpoint is None:
         choices = checkpoints_for(record)
         if not choices:
@@ -112,6 +145,18 @@ def find_weights(
             + ", ".join(choice.name for choice in checkpoints_for(record)),
         )
     return Weights(record, published.name, _published_path(published, progress), published)
+
+
+def _of_file(net: str, checkpoint: str | None, options: NetOptions, progress: Progress) -> Weights:
+    """The weights of a frozen graph are its own; a .meta may have a checkpoint named."""
+    if checkpoint is not None and Path(net).suffix != ".meta":
+        raise PlanError(
+            f"{net} holds its own weights.",
+            received=f"--checkpoint {checkpoint}",
+            next_step="Leave --checkpoint out, or name a registered net with it.",
+        )
+    record = read_graph_net(net, options, checkpoint, progress)
+    return Weights(record, net, None, None, record.values)
 
 
 def _existing(checkpoint: str) -> Path:

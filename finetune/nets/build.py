@@ -12,7 +12,9 @@ from checkpoints.plan import NetVariable
 from checkpoints.published import Net, get_net
 from exporters.runtime import load_tensorflow
 from finetune.heads import LINEAR, Head, hidden_before_logits
+from finetune.nets.graph_net import GraphNet
 from finetune.nets.modes import layer_modes
+from finetune.nets.own_net import OwnNet
 from finetune.slim import quietly
 
 INPUT = "input"
@@ -76,9 +78,7 @@ def build_net(
         hidden_before_logits(record.main_head, classes, head, is_training, dropout) as head_input,
     ):
         try:
-            logits, end_points = load_builder(record.builder)(
-                images, classes, is_training, **options
-            )
+            logits, end_points = builder_of(record)(images, classes, is_training, **options)
         except ValueError as error:
             height, width = images.shape[1:3]
             if min(height or 0, width or 0) >= record.image_size:
@@ -100,6 +100,13 @@ def build_net(
         bottleneck=bottleneck,
         end_points=end_points,
     )
+
+
+def builder_of(net: Net) -> Callable[..., Any]:
+    """The function that builds a net."""
+    if isinstance(net, (GraphNet, OwnNet)):
+        return net.build
+    return load_builder(net.builder)
 
 
 def load_builder(builder: str) -> Callable[..., Any]:

@@ -18,11 +18,31 @@ if TYPE_CHECKING:
     from checkpoints.plan import Plan
 
 
+PREPROCESSINGS = ("inception", "vgg", "lenet", "cifar", "none")
+
+
 def plan_options(function: Callable[..., None]) -> Callable[..., None]:
     """The options that say which net starts from what: plan and train share them."""
     options = [
         click.option(
-            "--net", metavar="NAME", help="The net; by default the checkpoint's, else inception_v3."
+            "--net",
+            metavar="NAME|FILE|MODULE:FUNCTION",
+            help="A registered net, a .pb, .pbtxt or .meta of anyone's, or a function of yours; by "
+            "default the checkpoint's, else inception_v3.",
+        ),
+        click.option(
+            "--bottleneck",
+            metavar="TENSOR",
+            help="Of a net from a file: what feeds the new head. Default: as the file says, or "
+            "what feeds its last layer.",
+        ),
+        click.option(
+            "--input", metavar="TENSOR", help="Of a net from a file: what takes the pictures."
+        ),
+        click.option(
+            "--preprocessing",
+            type=click.Choice(PREPROCESSINGS),
+            help="Of a net from a file or function. Default: as the file says, else inception.",
         ),
         click.option(
             "--checkpoint",
