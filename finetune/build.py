@@ -29,7 +29,7 @@ from finetune.dataset import (
     write_dataset_file,
 )
 from finetune.shard_writer import deal, write_shard
-from finetune.sources import Source, find_source
+from finetune.sources import RejectedItem, Source, find_source
 from finetune.splits import assign_splits, find_duplicates
 
 _SPOOL = "spool"
@@ -162,7 +162,9 @@ def build(
     _check_options(val, test, shards, processes, max_side, depth)
     out = Path(out)
     _check_output(Path(pictures), out, overwrite)
-    source = find_source(Path(pictures), depth, None if manifest is None else Path(manifest))
+    source = find_source(
+        Path(pictures), depth, None if manifest is None else Path(manifest), progress=progress
+    )
     _say_source(source, progress)
     with atomic_directory(out, overwrite) as partial:
         spool = partial / _SPOOL
@@ -306,6 +308,8 @@ def _clean_source(
     progress: Progress,
 ) -> _Pictures:
     met = _Pictures()
+    for rejected in source.rejected:
+        _leave_out(met, str(source.root / rejected.path), rejected, on_error, progress)
     paths = [item.path for item in source.items]
     with progress.task("Reading pictures", len(paths), "pictures") as task:
         for answer in clean_all(source.root, paths, spool, processes, max_side, source.reader):
@@ -314,11 +318,7 @@ def _clean_source(
                 met.cleaned.append(answer)
                 met.changes.update(answer.changes)
                 continue
-            path = str(source.root / paths[answer.item])
-            if on_error == "fail":
-                raise _stopped(path, answer)
-            met.skipped.append(Skipped(path, answer.kind, answer.detail))
-            progress.say(f"Skipped {path}: {answer.detail}")
+            _leave_out(met, str(source.root / paths[answer.item]), answer, on_error, progress)
     if not met.cleaned:
         raise DataError(
             f"{source.root} has no usable picture:\n"
@@ -328,12 +328,18 @@ def _clean_source(
     return met
 
 
-def _stopped(path: str, answer: Rejected) -> DataError:
-    return DataError(
-        f"{path} {answer.detail}.",
-        expected="a picture that decodes to its end (--on-error fail)",
-        next_step="Replace or remove the file, or leave it out with --on-error skip.",
-    )
+def _leave_out(
+    met: _Pictures, path: str, answer: Rejected | RejectedItem, on_error: str, progress: Progress
+) -> None:
+    """Notes a picture that cannot be used, or stops at it."""
+    if on_error == "fail":
+        raise DataError(
+            f"{path} {answer.detail.rstrip('.')}.",
+            expected="a picture that decodes to its end (--on-error fail)",
+            next_step="Replace or remove the file, or leave it out with --on-error skip.",
+        )
+    met.skipped.append(Skipped(path, answer.kind, answer.detail))
+    progress.say(f"Skipped {path}: {answer.detail}")
 
 
 def _filled_classes(

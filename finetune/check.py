@@ -58,7 +58,7 @@ def _check_pictures(
     result = CheckResult(root, "pictures")
     source: Source | None = None
     try:
-        source = find_source(root, depth)
+        source = find_source(root, depth, progress=progress)
     except DataError as error:
         result.problems.append(Problem("layout", str(root), in_one_line(error)))
     paths = [item.path for item in source.items] if source else list_pictures(root)

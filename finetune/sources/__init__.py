@@ -3,7 +3,7 @@
 The table SOURCES is all that the rest of the code knows of them. A source's module has
 
 - `recognises(path)`: whether the path is its kind, from names alone;
-- `read_source(path, depth)`: the Source, without opening the pictures.
+- `read_source(path, depth, progress)`: the Source, without opening the pictures.
 
 What opens one picture is the `read_item(root, path)` of the module that READERS names.
 """
@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from checkpoints.progress import SILENT, Progress
 
 SOURCES: dict[str, str] = {
     "idx": "finetune.sources.idx",
@@ -61,6 +63,20 @@ class SourceItem(NamedTuple):
     name: str = ""
 
 
+class RejectedItem(NamedTuple):
+    """A picture that was found useless before it was opened.
+
+    Attributes:
+      path: as of a SourceItem.
+      kind: as in PictureError.
+      detail: the reason.
+    """
+
+    path: str
+    kind: str
+    detail: str
+
+
 @dataclass(frozen=True)
 class Source:
     """Pictures with their classes, before they are opened.
@@ -77,6 +93,7 @@ class Source:
       described: what it is, in a few words.
       hints: what may not be as meant, each a line or more for people.
       reader: the key of READERS for its pictures.
+      rejected: pictures that cannot be used, as it turned out already.
     """
 
     root: Path
@@ -89,15 +106,19 @@ class Source:
     described: str
     hints: tuple[str, ...] = ()
     reader: str = "files"
+    rejected: tuple[RejectedItem, ...] = ()
 
 
-def find_source(path: Path, depth: int = 1, manifest: Path | None = None) -> Source:
+def find_source(
+    path: Path, depth: int = 1, manifest: Path | None = None, *, progress: Progress = SILENT
+) -> Source:
     """The pictures of a path, whatever kind of source it is.
 
     Args:
       path: a folder, or the file of a source that is one file.
       depth: how many levels of folders make a class's name, in class folders.
       manifest: a CSV file that says what the pictures below `path` show.
+      progress: told where reading the labels takes its time.
 
     Raises:
       NotFoundError: nothing is there.
@@ -107,12 +128,12 @@ def find_source(path: Path, depth: int = 1, manifest: Path | None = None) -> Sou
     if manifest is not None:
         from finetune.sources.manifest import read_manifest
 
-        return read_manifest(path, Path(manifest))
+        return read_manifest(path, Path(manifest), progress)
     for name in SOURCES.values():
         module = importlib.import_module(name)
         if module.recognises(path):
             break
-    source: Source = module.read_source(path, depth)
+    source: Source = module.read_source(path, depth, progress)
     return source
 
 

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from checkpoints.errors import DataError
+from checkpoints.progress import SILENT, Progress
 from finetune.dataset import SPLITS
 from finetune.picture_formats import PictureError
 from finetune.records import mapped
@@ -31,7 +32,7 @@ def recognises(path: Path) -> bool:
     return path.is_dir() and any(_FILE.fullmatch(entry.name) for entry in path.iterdir())
 
 
-def read_source(root: Path, depth: int = 1) -> Source:
+def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Source:
     """Reads the labels; pictures are cut out when they are wanted.
 
     Raises:

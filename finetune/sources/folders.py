@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoints.errors import DataError, NotFoundError, listed
+from checkpoints.progress import SILENT, Progress
 from finetune.dataset import SPLITS, canonical_split, is_dataset_directory
 from finetune.picture_formats import PICTURE_SUFFIXES, begins_like_picture
 from finetune.sources import Source, SourceItem
@@ -50,12 +51,13 @@ def recognises(path: Path) -> bool:
     return True
 
 
-def read_source(root: Path, depth: int = 1) -> Source:
+def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Source:
     """Walks a folder of class folders. No picture is opened.
 
     Args:
       root: the folder that holds the class folders (or train, val, test folders of them).
       depth: how many levels of folders make the class's name.
+      progress: not used: walking is quick.
 
     Raises:
       NotFoundError: the root is not there.

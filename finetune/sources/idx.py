@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkpoints.errors import DataError, NotFoundError
+from checkpoints.progress import SILENT, Progress
 from finetune.dataset import SPLITS
 from finetune.labels import LABELS_FILE, read_labels_file
 from finetune.picture_formats import PictureError
@@ -42,7 +43,7 @@ def recognises(path: Path) -> bool:
     return path.is_dir() and bool(_find_files(path))
 
 
-def read_source(root: Path, depth: int = 1) -> Source:
+def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Source:
     """Reads the labels; pictures are cut out when they are wanted.
 
     Raises:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoints.errors import DataError, NotFoundError, listed
+from checkpoints.progress import SILENT, Progress
 from finetune.dataset import SPLITS, canonical_split
 from finetune.pictures import upright_size
 from finetune.sources import Box, Source, SourceItem
@@ -34,12 +35,13 @@ class _Row:
     boxes: list[tuple[int, tuple[float, float, float, float]]] = field(default_factory=list)
 
 
-def read_manifest(root: Path, path: Path) -> Source:
+def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source:
     """Reads the whole manifest; pictures are opened only where boxes are in pixels.
 
     Args:
       root: what relative paths start from.
       path: the CSV file, UTF-8 with or without a byte-order mark.
+      progress: gets a task in pictures where boxes are in pixels.
 
     Raises:
       NotFoundError: the folder or the manifest is not there.
@@ -58,7 +60,7 @@ def read_manifest(root: Path, path: Path) -> Source:
     unused: list[str] = []
     for line, cells in _lines(path, problems, unused):
         _take(rows, line, cells, root, problems)
-    boxes, unit = _boxes(rows, root, problems)
+    boxes, unit = _boxes(rows, root, problems, progress)
     if problems or not rows:
         raise DataError(
             f"{path} cannot be used:\n{listed(problems)}" if problems else f"{path} has no lines.",
@@ -183,25 +185,30 @@ def _numbers(
 
 
 def _boxes(
-    rows: Mapping[str, _Row], root: Path, problems: list[str]
+    rows: Mapping[str, _Row], root: Path, problems: list[str], progress: Progress
 ) -> tuple[dict[str, tuple[Box, ...]], str]:
     """The boxes of each picture in fractions, and the unit in which they were given."""
-    found: dict[str, tuple[Box, ...]] = {}
-    in_fractions = all(max(box) <= 1 for row in rows.values() for _, box in row.boxes)
-    for name, row in rows.items():
-        if not row.boxes:
-            continue
-        size = (1, 1) if in_fractions else upright_size(root / name)
-        if size is None:
-            continue  # No picture: it is left out with its boxes, and told when it is cleaned.
-        height, width = size
-        boxes: list[Box] = []
-        for line, (x0, y0, x1, y1) in row.boxes:
-            if x1 > width or y1 > height:
-                problems.append(
-                    f"line {line}: box to {x1:g},{y1:g} in a picture of {width} x {height} pixels"
-                )
-            boxes.append(Box(x0 / width, y0 / height, x1 / width, y1 / height))
-        found[name] = tuple(boxes)
-    unit = "fractions of width and height" if in_fractions else "pixels"
-    return found, unit
+    with_boxes = {name: row.boxes for name, row in rows.items() if row.boxes}
+    if all(max(box) <= 1 for boxes in with_boxes.values() for _, box in boxes):
+        found = {name: tuple(Box(*box) for _, box in boxes) for name, boxes in with_boxes.items()}
+        return found, "fractions of width and height"
+    found = {}
+    with progress.task("Reading sizes", len(with_boxes), "pictures") as task:
+        for name, boxes in with_boxes.items():
+            size = upright_size(root / name)
+            if size is not None:
+                found[name] = tuple(_in_fractions(line, box, size, problems) for line, box in boxes)
+            # Else it is no picture: it is left out with its boxes, and told when it is cleaned.
+            task.advance()
+    return found, "pixels"
+
+
+def _in_fractions(
+    line: int, box: tuple[float, float, float, float], size: tuple[int, int], problems: list[str]
+) -> Box:
+    (x0, y0, x1, y1), (height, width) = box, size
+    if x1 > width or y1 > height:
+        problems.append(
+            f"line {line}: box to {x1:g},{y1:g} in a picture of {width} x {height} pixels"
+        )
+    return Box(x0 / width, y0 / height, x1 / width, y1 / height)

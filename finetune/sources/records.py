@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from array import array
@@ -11,10 +12,14 @@ from pathlib import Path
 
 from checkpoints.containers import TFRECORD, recognise
 from checkpoints.errors import DataError, SlimtuneError, listed
+from checkpoints.progress import SILENT, Progress
 from finetune.dataset import DATASET_FILE, SPLITS, canonical_split
 from finetune.labels import LABELS_FILE, read_labels_file, text_offsets
 from finetune.picture_formats import PictureError
 from finetune.records import (
+    FRAME_BYTES,
+    HEADER,
+    RecordError,
     RecordPlace,
     check_count,
     checked_data,
@@ -22,12 +27,12 @@ from finetune.records import (
     parse_example,
     record_places,
 )
-from finetune.sources import Source, SourceItem
+from finetune.sources import RejectedItem, Source, SourceItem
 from finetune.sources.names import check_class_names, natural_order, safe_name
 from finetune.sources.record_layouts import RecordedPicture, class_numbers, read_layout
 
 _SUFFIXES = frozenset([".tfrecord", ".tfrecords", ".tfrec", ".record", ".records"])
-_SHARD = re.compile(r".*-\d{5}-of-\d{5}")
+_SHARD = re.compile(r"(?!.*\.data-).*-\d{5}-of-\d{5}")  # A checkpoint has such names too.
 _SPLIT_WORD = re.compile(r"(?<![a-z])(train(?:ing)?|val(?:id|idation)?|test(?:ing)?)(?![a-z])")
 
 
@@ -52,27 +57,24 @@ def find_files(path: Path) -> list[Path]:
     ]
 
 
-def read_source(path: Path, depth: int = 1) -> Source:
-    """Reads every record once, for its label.
+def read_source(path: Path, depth: int = 1, progress: Progress = SILENT) -> Source:
+    """Reads every record once, for its label. Records that cannot be read are rejected.
 
     Raises:
-      DataError: a file is damaged, a record is of no layout that is read, or the classes
-        cannot be told.
+      DataError: the classes cannot be told.
     """
     files = find_files(path)
     root = path.parent if path.is_file() else path
     splits = _splits(files)
     found: list[tuple[str, str | None, RecordedPicture]] = []
-    problems: list[str] = []
-    for file in files:
-        for place, picture in _pictures(file, problems):
-            name = f"{file.name}:{place.number}"
-            found.append((name, splits[file], picture._replace(encoded=b"")))
-    if problems:
-        raise DataError(
-            f"{path}: {len(problems)} records cannot be used:\n{listed(problems)}",
-            expected="pictures with labels (docs/formats/records.md)",
-        )
+    rejected: list[RejectedItem] = []
+    size = sum(file.stat().st_size for file in files)
+    with progress.task("Reading labels", size, "bytes") as task:
+        for file in files:
+            for place, picture in _pictures(file, rejected):
+                name = f"{file.name}:{place.number}"
+                found.append((name, splits[file], picture._replace(encoded=b"")))
+                task.advance(place.length + FRAME_BYTES)
     classes, places = _classes(root, [picture for _, _, picture in found])
     check_class_names(path, classes, "Correct the labels.")
     named = {split for split in splits.values() if split}
@@ -92,6 +94,7 @@ def read_source(path: Path, depth: int = 1) -> Source:
         described="TFRecord files" if path.is_dir() else "a TFRecord file",
         hints=(f"Mind that {describe_one_label(len(items), found[0][2].label)}.",) if same else (),
         reader="records",
+        rejected=tuple(rejected),
     )
 
 
@@ -108,26 +111,38 @@ def read_item(root: Path, path: str) -> bytes:
         offsets = _offsets(file, status.st_size, status.st_mtime_ns)
         start, length = offsets[2 * int(number)], offsets[2 * int(number) + 1]
         with mapped(file) as view:
-            place = RecordPlace(int(number), start - 12, start, length)
+            place = RecordPlace(int(number), start - HEADER.size, start, length)
             return read_layout(parse_example(checked_data(file, view, place))).encoded
     except (SlimtuneError, OSError, IndexError) as err:
         detail = err.message if isinstance(err, SlimtuneError) else str(err)
         raise PictureError(str(root / path), "damaged", detail) from err
 
 
-def _pictures(file: Path, problems: list[str]) -> Iterator[tuple[RecordPlace, RecordedPicture]]:
-    """Place and content of each record; records that cannot be read join the problems."""
+def _pictures(
+    file: Path, rejected: list[RejectedItem]
+) -> Iterator[tuple[RecordPlace, RecordedPicture]]:
+    """Place and content of each record; those that cannot be read join the rejected."""
+    number = 0
     with mapped(file) as view:
-        count = 0
-        for place in record_places(file, view):
-            count += 1
-            try:
-                yield place, read_layout(parse_example(checked_data(file, view, place)))
-            except DataError as error:
-                where = f"{file.name}: record {place.number} (offset {place.offset})"
-                said = error.message.removeprefix(f"{file}: ")
-                problems.append(said if said.startswith("record ") else f"{where} {said}")
-        check_count(file, count, len(view), None)
+        try:
+            for place in record_places(file, view):
+                number = place.number
+                try:
+                    picture = read_layout(parse_example(checked_data(file, view, place)))
+                except DataError as error:
+                    rejected.append(_rejected(file, number, error))
+                else:
+                    yield place, picture
+                number += 1
+            check_count(file, number, len(view), None)
+        except RecordError as error:
+            # What follows a broken frame cannot be found.
+            rejected.append(_rejected(file, number, error))
+
+
+def _rejected(file: Path, number: int, error: DataError) -> RejectedItem:
+    detail = error.message.removeprefix(f"{file}: ").rstrip(".")
+    return RejectedItem(f"{file.name}:{number}", "damaged", detail)
 
 
 def shown_label(label: int | bytes) -> str:
@@ -155,6 +170,8 @@ def _splits(files: Sequence[Path]) -> dict[Path, str | None]:
 
 def _classes(root: Path, pictures: Sequence[RecordedPicture]) -> tuple[tuple[str, ...], list[int]]:
     """Class names, and the class of each picture."""
+    if not pictures:
+        return (), []
     as_bytes = [picture.label for picture in pictures if isinstance(picture.label, bytes)]
     numbers = [picture.label for picture in pictures if isinstance(picture.label, int)]
     if as_bytes and numbers:
@@ -219,9 +236,10 @@ def _classes_by_number(
 
 @functools.lru_cache(maxsize=64)
 def _offsets(path: Path, size: int, changed: int) -> array[int]:
-    """Start and length of the data of each record. Kept while the file is."""
+    """Start and length of the data of each sound record. Kept while the file is."""
     offsets = array("Q")
-    with mapped(path) as view:
+    # A frame that is broken ends the list: `read_source` has told of it.
+    with mapped(path) as view, contextlib.suppress(RecordError):
         for place in record_places(path, view):
             offsets.extend((place.start, place.length))
     return offsets

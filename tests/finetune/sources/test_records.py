@@ -184,15 +184,21 @@ def test_a_writer_that_was_not_closed(tmp_path):
         tmp_path / "in/a.tfrecords", [mnist_record(p, n % 3) for n, p in enumerate(digits())]
     )
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"record 29 \(offset \d+\): the file ends inside"):
-        build(path, tmp_path / "out")
+    result = build(path, tmp_path / "out")
+    assert result.num_pictures == 29
+    (skipped,) = result.skipped
+    assert skipped.path == f"{path}:29"
+    assert skipped.detail.startswith("record 29 (offset ")
+    assert skipped.detail.endswith("): the file ends inside the record")
+    with pytest.raises(DataError, match=r"a\.tfrecords:29 record 29 \(offset \d+\): the file ends"):
+        build(path, tmp_path / "other", on_error="fail")
     assert [item.kind for item in check(path).problems] == ["damaged-record"]
 
 
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"x": 1, "y": b"a"}, r"record 1 \(offset \d+\) has none of the layouts .* it has x, y"),
+        ({"x": 1, "y": b"a"}, r"a.tfrecord:1 has none of the layouts .* it has x, y"),
         ({"label": 1, "image_raw": b"12345"}, "5 bytes in image_raw, which are no square"),
         ({"label": 1, "image_raw": b"1234", "pixels": 784}, "4 bytes in image_raw and 784 as pix"),
         ({"label": 1.5, "image_raw": b"1234"}, r"has \[1\.5\] as label"),
@@ -208,6 +214,29 @@ def test_a_writer_that_was_not_closed(tmp_path):
 def test_records_that_cannot_be_read(tmp_path, record, said):
     path = write(tmp_path / "in/a.tfrecord", [mnist_record(digits()[0], 0), record])
     with pytest.raises(DataError, match=said):
+        build(path, tmp_path / "out", on_error="fail")
+
+
+def test_a_damaged_record_is_skipped_and_named(tmp_path):
+    path = write(
+        tmp_path / "in/a.tfrecord", [mnist_record(p, n % 3) for n, p in enumerate(digits())]
+    )
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+    result = build(path, tmp_path / "out")
+    assert result.num_pictures == 29
+    assert [(item.path, item.detail) for item in result.skipped] == [
+        (f"{path}:0", "record 0 (offset 0): the checksum of the record's data is wrong")
+    ]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8\xff\xe0 a JPEG", bytes(100)])
+def test_a_file_without_a_sound_record(tmp_path, data):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(data)
+    (tmp_path / "labels.txt").write_text("a\nb\n")
+    with pytest.raises(DataError, match=r"has no usable picture:\n.*record 0 \(offset 0\)"):
         build(path, tmp_path / "out")
 
 
