@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, NotFoundError, listed
 from checkpoints.progress import SILENT, Progress
 from finetune.dataset import SPLITS, canonical_split, is_dataset_directory
@@ -252,7 +253,7 @@ def _no_pictures(root: Path, tree: _Folder, outline: str) -> DataError:
         return DataError(
             f"{root} holds shards, not pictures.",
             expected="a folder of class folders, such as flowers/daisy/1.jpg",
-            next_step=f"It is a dataset already: slimtune data check {root}",
+            next_step="It is a dataset already: " + shell_words("slimtune", "data", "check", root),
         )
     ignored = list(tree.all_ignored())
     return DataError(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from checkpoints.command_lines import shell_words
 from scripts.output import Output
 from scripts.verb import verb
 
@@ -41,6 +42,8 @@ def command(
         f"({', '.join(drawn.classes)}) are in {drawn.out_dir}.",
     )
     if what == "flowers":
-        output.next(f"slimtune data build '{out}' shards")
+        output.next(shell_words("slimtune", "data", "build", Path(out), "shards"))
     else:
-        output.next(f"slimtune mnist softmax --data '{out}' --run run")
+        output.next(
+            shell_words("slimtune", "mnist", "softmax", "--data", Path(out), "--run", "run")
+        )

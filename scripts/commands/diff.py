@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from checkpoints.command_lines import shell_words
 from scripts.output import Output
 from scripts.verb import verb
 
@@ -83,7 +84,8 @@ def _refuse_mixture(a: str, b: str, are_graphs: list[bool]) -> None:
         raise UsageError(
             f"{graph} is a graph, and {other} is none.",
             expected="two graphs, or two checkpoints",
-            next_step=f"Make variables of its constants first: slimtune convert {graph} x.ckpt",
+            next_step="Make variables of its constants first: "
+            + shell_words("slimtune", "convert", Path(graph), "x.ckpt"),
         )
 
 
