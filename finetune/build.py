@@ -58,6 +58,7 @@ class BuildResult:
       name: the dataset's name.
       classes: class names in order.
       counts: split name -> pictures of each class, in the order of `classes`; all three splits.
+      sizes: split name -> pictures.
       num_pictures: pictures in the shards.
       changes: what was done to how many pictures.
       skipped: the files left out, with the reason.
@@ -76,6 +77,7 @@ class BuildResult:
     name: str
     classes: tuple[str, ...]
     counts: dict[str, tuple[int, ...]]
+    sizes: dict[str, int]
     num_pictures: int
     changes: dict[str, int]
     skipped: tuple[Skipped, ...]
@@ -180,6 +182,7 @@ def build(
         name=source.name,
         classes=written.classes,
         counts=written.counts,
+        sizes=dict(zip(SPLITS, map(written.splits.count, SPLITS), strict=True)),
         num_pictures=len(met.cleaned),
         changes=dict(sorted(met.changes.items())),
         skipped=tuple(met.skipped),
@@ -231,7 +234,8 @@ def _write(
         for split in SPLITS:
             chosen = [cleaned[place] for place in order if splits[place] == split]
             for picture in chosen:
-                counts[split][label_of[source.items[picture.item].label]] += 1
+                for label in source.items[picture.item].all_labels:
+                    counts[split][label_of[label]] += 1
             for path, part in deal(directory, source.name, split, chosen, shards):
                 write_shard(path, part, source, spool, label_of, classes)
                 files.setdefault(split, []).append(Shard(path, len(part)))
@@ -244,6 +248,7 @@ def _write(
         splits=files,
         counts=counts,
         content_hash=content_hash,
+        multi_label=any(item.labels for item in source.items),
     )
     fixed = {split: tuple(numbers) for split, numbers in counts.items()}
     return _Written(classes, splits, fixed, content_hash)
@@ -346,7 +351,9 @@ def _filled_classes(
     source: Source, cleaned: Sequence[Cleaned]
 ) -> tuple[tuple[str, ...], dict[int, int]]:
     """The classes that have a usable picture, and the source's label -> theirs."""
-    filled = sorted({source.items[picture.item].label for picture in cleaned})
+    filled = sorted(
+        {label for picture in cleaned for label in source.items[picture.item].all_labels}
+    )
     classes = tuple(source.classes[label] for label in filled)
     return classes, {label: place for place, label in enumerate(filled)}
 
@@ -357,7 +364,7 @@ def _content_hash(
     digest = hashlib.sha256()
     for place in order:
         picture = cleaned[place]
-        name = source.classes[source.items[picture.item].label]
+        name = "|".join(source.classes[each] for each in source.items[picture.item].all_labels)
         digest.update(picture.digest)
         digest.update(picture.encoding)
         digest.update(f"{split_of[place]}/{name}\n".encode())

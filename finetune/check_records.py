@@ -169,6 +169,13 @@ class _RecordCheck:
         return label
 
     def _check_label(self, where: str, label: int, features: _Features) -> None:
+        wrong = [
+            each
+            for each in features.get("image/class/labels", ())
+            if not isinstance(each, int) or not 0 <= each < len(self._result.classes)
+        ]
+        if wrong:
+            self._add("label", where, f"image/class/labels has {wrong[0]!r}, which is no class")
         classes, offset = self._result.classes, self._offset or 0
         text = _first(features, "image/class/text", bytes)
         if not 0 <= label < len(classes):

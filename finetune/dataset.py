@@ -86,6 +86,8 @@ class Dataset:
       counts: split name -> pictures of each class, in the order of `classes`; empty for a
         directory without dataset.json (`check_labels` counts them).
       content_hash: hash over the pictures' contents, classes and splits; empty where unknown.
+      multi_label: whether a picture may have several classes, in image/class/labels; then a
+        class's count has every picture that shows it.
     """
 
     path: Path
@@ -94,6 +96,7 @@ class Dataset:
     splits: Mapping[str, Split]
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     content_hash: str = ""
+    multi_label: bool = False
 
     @property
     def label_offset(self) -> int:
@@ -171,11 +174,12 @@ def write_dataset_file(
     splits: Mapping[str, Sequence[Shard]],
     counts: Mapping[str, Sequence[int]],
     content_hash: str,
+    multi_label: bool = False,
 ) -> None:
     """Writes dataset.json and labels.txt beside the shards."""
     from checkpoints.files import write_json, write_text
 
-    value = {
+    value: dict[str, Any] = {
         "format": FORMAT,
         "name": name,
         "classes": list(classes),
@@ -189,6 +193,8 @@ def write_dataset_file(
         },
         "hash": content_hash,
     }
+    if multi_label:
+        value["multi_label"] = True
     write_json(directory / DATASET_FILE, value)
     write_text(directory / LABELS_FILE, "".join(f"{label}\n" for label in classes))
 
@@ -250,7 +256,15 @@ def _from_json(directory: Path, value: Any) -> Dataset:
         if split.count:
             splits[split.name] = split
             counts[split.name] = tuple(int(part["counts"][name]) for name in classes)
-    return Dataset(directory, str(value["name"]), classes, splits, counts, str(value["hash"]))
+    return Dataset(
+        directory,
+        str(value["name"]),
+        classes,
+        splits,
+        counts,
+        str(value["hash"]),
+        value.get("multi_label") is True,
+    )
 
 
 def _shard_names(directory: Path) -> Iterator[tuple[Path, re.Match[str]]]:

@@ -73,6 +73,8 @@ def write_shard(
                 "image/class/text": classes[label],
                 "image/filename": os.fsencode(item.name or item.path),
             }
+            if item.labels:
+                features["image/class/labels"] = [label_of[each] for each in item.labels]
             writer.write(make_example(features | _box_features(item.boxes)))
 
 

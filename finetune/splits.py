@@ -37,10 +37,11 @@ def assign_splits(source: Source, cleaned: Sequence[Cleaned], val: float, test: 
             split = "val"
         else:
             split = "train"
-        if split == "train":
-            in_training.add(item.label)
-        elif item.split in (None, "train"):
-            highest[item.label] = max(highest.get(item.label, (b"", -1)), (picture.digest, place))
+        for label in item.all_labels:
+            if split == "train":
+                in_training.add(label)
+            elif item.split in (None, "train"):
+                highest[label] = max(highest.get(label, (b"", -1)), (picture.digest, place))
         splits.append(split)
     for label, (_, place) in highest.items():
         if label not in in_training:
@@ -61,7 +62,9 @@ def find_duplicates(
         if len(places) == 1:
             continue
         items = [source.items[cleaned[place].item] for place in places]
-        kinds = {(item.label, split_of[place]) for item, place in zip(items, places, strict=True)}
+        kinds = {
+            (item.all_labels, split_of[place]) for item, place in zip(items, places, strict=True)
+        }
         if len(kinds) > 1:
             groups.append(tuple(item.path for item in items))
         else:

@@ -86,6 +86,11 @@ def _told(dataset: Dataset, progress: Progress) -> Dataset:
             f"{dataset.path}: its labels count from {dataset.label_offset}, as the class names in "
             f"its records say: label {dataset.label_offset} is {dataset.classes[0]!r}, class 0 here."
         )
+    if dataset.multi_label:
+        progress.say(
+            f"{dataset.path}: pictures may have several classes; where one is wanted, it is the "
+            "first that was named."
+        )
     return dataset
 
 

@@ -54,6 +54,7 @@ class SourceItem(NamedTuple):
       split: train, val or test where the source says it, else None.
       boxes: where in the upright picture the thing is, if the source says it.
       name: what the picture is called where that is another name than its path, else "".
+      labels: all its classes in a source whose pictures have several; empty in others.
     """
 
     path: str
@@ -61,6 +62,12 @@ class SourceItem(NamedTuple):
     split: str | None
     boxes: tuple[Box, ...] = ()
     name: str = ""
+    labels: tuple[int, ...] = ()
+
+    @property
+    def all_labels(self) -> tuple[int, ...]:
+        """Its classes, one or several."""
+        return self.labels or (self.label,)
 
 
 class RejectedItem(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class _Row:
     """What the lines of one picture say."""
 
     line: int
-    label: str
+    labels: tuple[str, ...]
     split: str | None
     boxes: list[tuple[int, tuple[float, float, float, float]]] = field(default_factory=list)
 
@@ -68,19 +68,22 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
             received=f"{len(problems)} wrong lines" if problems else "nothing but a header",
             next_step="Correct these lines.",
         )
-    classes = tuple(natural_order({row.label for row in rows.values()}))
+    several = any(len(row.labels) > 1 for row in rows.values())
+    classes = tuple(natural_order({name for row in rows.values() for name in row.labels}))
     check_class_names(path, classes, "Rename these labels.")
     label_of = {name: label for label, name in enumerate(classes)}
     splits = {row.split for row in rows.values() if row.split}
     hints = [f"Columns that are not used: {', '.join(unused)}."] if unused else []
     if boxes:
         hints.append(f"Boxes are taken as {unit}.")
+    if several:
+        hints.append("Labels with | are several classes: the pictures may show more than one.")
     return Source(
         root=root,
         name=safe_name(root),
         classes=classes,
         items=[
-            SourceItem(name, label_of[row.label], row.split, boxes.get(name, ()))
+            _item(name, [label_of[each] for each in row.labels], row, boxes.get(name, ()), several)
             for name, row in rows.items()
         ],
         splits=tuple(split for split in SPLITS if split in splits),
@@ -139,30 +142,44 @@ def _take(
     rows: dict[str, _Row], line: int, cells: Mapping[str, str], root: Path, problems: list[str]
 ) -> None:
     """Adds one line to what is known of its picture, or to the problems."""
-    name, label = cells["path"], cells["label"]
+    name = cells["path"]
+    labels = _labels(cells["label"])
     split = cells.get("split", "").strip()
     wrong: list[str] = []
     if not name:
         wrong.append("no path")
     elif name not in rows and not (root / name).is_file():
         wrong.append(f"{name} is not there")
-    if not label.strip():
-        wrong.append("no label")
+    if not all(each.strip() for each in labels):
+        wrong.append("no label" if len(labels) == 1 else f"an empty label in {cells['label']!r}")
+    if len(set(labels)) < len(labels):
+        wrong.append(f"a label twice in {cells['label']!r}")
     if split and canonical_split(split) not in SPLITS:
         wrong.append(f"split {split!r}; the splits are {', '.join(SPLITS)}")
     box = _numbers(cells, wrong)
     known = rows.get(name)
     if known is not None:
-        if (label, canonical_split(split) or None) != (known.label, known.split):
+        if (labels, canonical_split(split) or None) != (known.labels, known.split):
             wrong.append(f"{name} has another label or split in line {known.line}")
         elif box is None or not known.boxes:
             wrong.append(f"{name} stands in line {known.line} already")
     if wrong:
         problems.append(f"line {line}: {'; '.join(wrong)}")
         return
-    row = rows.setdefault(name, _Row(line, label, canonical_split(split) or None))
+    row = rows.setdefault(name, _Row(line, labels, canonical_split(split) or None))
     if box is not None:
         row.boxes.append((line, box))
+
+
+def _labels(cell: str) -> tuple[str, ...]:
+    """The classes of a cell, `red | round` two; a class name alone is kept as it is."""
+    return tuple(part.strip() for part in cell.split("|")) if "|" in cell else (cell,)
+
+
+def _item(
+    name: str, labels: Sequence[int], row: _Row, boxes: tuple[Box, ...], several: bool
+) -> SourceItem:
+    return SourceItem(name, labels[0], row.split, boxes, labels=tuple(labels) if several else ())
 
 
 def _numbers(

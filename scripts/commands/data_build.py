@@ -135,7 +135,7 @@ def _table(result: BuildResult) -> Table:
         # Text, so that a name in square brackets is not taken for a style.
         counts = [str(result.counts[split][label]) for split in splits]
         table.add_row(str(label), Text(name), *counts)
-    totals = [str(sum(result.counts[split])) for split in splits]
+    totals = [str(result.sizes[split]) for split in splits]
     table.add_row("", "in all", *totals, style="bold")
     return table
 

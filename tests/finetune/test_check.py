@@ -243,3 +243,14 @@ def test_a_dataset_that_lacks_shards(tmp_path):
 def test_nothing_there(tmp_path):
     with pytest.raises(NotFoundError, match="gone is not there"):
         check(tmp_path / "gone")
+
+
+def test_one_of_several_labels_that_names_no_class(tmp_path):
+    records = [
+        record(0, "a", encode(n), **{"image/class/labels": labels})
+        for n, labels in enumerate(([0, 1], [0], [0, 2]))
+    ]
+    problems = check(write_shards(tmp_path / "out", [*records, record(1, "b")])).problems
+    assert [(item.kind, item.detail) for item in problems] == [
+        ("label", "image/class/labels has 2, which is no class")
+    ]

@@ -10,8 +10,10 @@ from PIL import Image
 
 from checkpoints.errors import DataError, NotFoundError
 from finetune.build import build
+from finetune.check import check
 from finetune.dataset import read_dataset
 from finetune.records import parse_example, read_records
+from finetune.training_data import find_dataset
 
 WIDTH, HEIGHT = 20, 10
 ORIENTATION_6 = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
@@ -215,3 +217,42 @@ def test_tensorflow_reads_the_boxes_as_slim_does(folder):
             boxes[parsed["image/filename"].numpy()] = np.stack(sides, axis=1)
     np.testing.assert_allclose(boxes[b"0.jpg"], [[0.1, 0.1, 1, 0.5], [0, 0, 0.5, 1]], rtol=1e-6)
     assert boxes[b"1.jpg"].shape == (0, 4)
+
+
+def test_pictures_of_several_classes(folder, heard):
+    text = (
+        "path,label\n0.jpg,red|round\n1.jpg,round\n2.jpg,blue | red\n3.jpg,blue\n"
+        "4.jpg,rare|round\n5.jpg,rare|blue\n"
+    )
+    result, found = built(folder, text, val=0.9, progress=heard)
+    assert result.classes == ("blue", "rare", "red", "round")
+    assert {name: features["image/class/labels"] for name, features in found.items()} == {
+        "0.jpg": [2, 3], "1.jpg": [3], "2.jpg": [0, 2], "3.jpg": [0], "4.jpg": [1, 3], "5.jpg": [1, 0],
+    }  # fmt: skip
+    assert found["2.jpg"]["image/class/label"] == [0]
+    # Each class of a picture counts, and has a training picture.
+    assert [sum(column) for column in zip(*result.counts.values(), strict=True)] == [3, 2, 2, 3]
+    assert sum(result.sizes.values()) == result.num_pictures == 6
+    assert all(count >= 1 for count in result.counts["train"])
+    dataset = read_dataset(folder.parent / "out")
+    assert dataset.multi_label
+    assert dataset.counts["train"] == result.counts["train"]
+    assert check(folder.parent / "out").problems == []
+    assert any("Labels with | are several classes" in line for line in heard.said)
+    find_dataset(folder.parent / "out", folder, progress=heard)
+    assert "pictures may have several classes" in heard.said[-1]
+
+
+def test_labels_with_a_bar_that_are_wrong(folder):
+    error = refused(folder, "path,label\n0.jpg,red|\n1.jpg,a|b|a\n2.jpg,|\n")
+    assert error.message.split("\n")[1:] == [
+        "  line 2: an empty label in 'red|'",
+        "  line 3: a label twice in 'a|b|a'",
+        "  line 4: an empty label in '|'; a label twice in '|'",
+    ]
+
+
+def test_one_class_each_is_no_dataset_of_several(folder):
+    _, found = built(folder, "path,label\n0.jpg,a\n1.jpg,b\n", val=0)
+    assert "image/class/labels" not in found["0.jpg"]
+    assert not read_dataset(folder.parent / "out").multi_label
