@@ -250,7 +250,7 @@ def test_one_of_several_labels_that_names_no_class(tmp_path):
         record(0, "a", encode(n), **{"image/class/labels": labels})
         for n, labels in enumerate(([0, 1], [0], [0, 2]))
     ]
-    problems = check(write_shards(tmp_path / "out", [*records, record(1, "b")])).problems
+    problems = check(write_shards(tmp_path / "out", [*records, record(1, "b", encode(50))])).problems
     assert [(item.kind, item.detail) for item in problems] == [
         ("label", "image/class/labels has 2, which is no class")
     ]
