@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from checkpoints.errors import SlimtuneError
+from finetune.pictures import PIXELS_TO_PNG
 
 FEW = 10
 """Fewer pictures than this may well be of one class by chance."""
@@ -71,7 +72,12 @@ def in_one_line(error: SlimtuneError) -> str:
 
 
 def sort_change(result: CheckResult, path: str, change: str) -> None:
-    """Adds what cleaning changed: a problem where it tells of a fault, else a note."""
+    """Adds what cleaning changed: a problem where it tells of a fault, else a note.
+
+    What has no format cannot have the wrong one: for plain pixels there is no note.
+    """
+    if change == PIXELS_TO_PNG:
+        return
     if _FAULTY_CHANGES[0] in change:
         result.problems.append(Problem("trailing-bytes", path, change))
     elif _FAULTY_CHANGES[1] in change:

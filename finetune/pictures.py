@@ -62,6 +62,8 @@ _MODE_NAMES = {
 }
 
 _FORMAT_NAMES = {"PPM": "plain pixels"}
+PIXELS_TO_PNG = "plain pixels to PNG"
+"""The change of what has no format of its own, such as MNIST's digits."""
 
 _FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")
 _LOSSLESS = frozenset({"PNG", "GIF", "BMP", "DIB", "PPM"})

@@ -54,7 +54,11 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
             next_step="Name the folder of the pictures first, the manifest with --manifest.",
         )
     if not path.is_file():
-        raise NotFoundError(f"{path} is not there.", expected="a CSV file")
+        raise NotFoundError(
+            f"{path} is no file." if path.exists() else f"{path} is not there.",
+            expected="a CSV file",
+            next_step="Name the manifest with --manifest.",
+        )
     problems: list[str] = []
     rows: dict[str, _Row] = {}
     unused: list[str] = []

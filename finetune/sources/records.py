@@ -177,7 +177,10 @@ def _classes(root: Path, pictures: Sequence[RecordedPicture]) -> tuple[tuple[str
     if as_bytes and numbers:
         raise DataError(f"{root}: some labels are numbers and some are bytes.")
     if as_bytes:
-        from_bytes = class_numbers(as_bytes)
+        try:
+            from_bytes = class_numbers(as_bytes)
+        except DataError as err:
+            raise DataError(f"{root}: a record {err.message}.", expected=err.expected) from err
         if from_bytes is None:
             names = [label.decode("utf-8") for label in as_bytes]
             classes = natural_order(set(names))

@@ -214,6 +214,7 @@ def test_tensorflow_sees_the_same_pixels(tmp_path):
 def test_a_dataset_of_digits_is_sound(tmp_path):
     write(tmp_path / "digits")
     build(tmp_path / "digits", tmp_path / "out")
-    assert check(tmp_path / "digits").problems == []
+    result = check(tmp_path / "digits")
+    assert (result.problems, result.notes, result.num_pictures) == ([], [], 30)
     assert check(tmp_path / "out").problems == []
     assert read_dataset(tmp_path / "out").name == "digits"
