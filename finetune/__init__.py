@@ -16,6 +16,7 @@ _EXPORTS = {
     "TrainConfig": "finetune.config",
     "calibration_pictures": "finetune.serving",
     "compare": "finetune.comparison",
+    "features": "finetune.feature_file",
     "evaluate": "finetune.evaluation",
     "partition": "finetune.planning",
     "plan": "finetune.planning",

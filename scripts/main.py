@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "convert": "scripts.commands.convert",
     "formats": "scripts.commands.formats",
     "predict": "scripts.commands.predict",
+    "features": "scripts.commands.features",
     "compare": "scripts.commands.compare",
     "report": "scripts.commands.report",
     "demo": "scripts.commands.demo",
