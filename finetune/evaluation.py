@@ -146,8 +146,8 @@ def refuse_swapped(model: str | Path | Model, data: str | Path | Dataset) -> Non
     """Raises UsageError where MODEL is data and DATA a model."""
     if isinstance(model, Model) or isinstance(data, Dataset):
         return
-    holds_data = is_dataset_directory(Path(model)) or not _is_model(Path(model))
-    if holds_data and Path(model).is_dir() and _is_model(Path(data)):
+    holds_data = is_dataset_directory(Path(model)) or not is_model(Path(model))
+    if holds_data and Path(model).is_dir() and is_model(Path(data)):
         raise UsageError(
             "MODEL and DATA are swapped.",
             expected="the model first, then the data",
@@ -156,7 +156,8 @@ def refuse_swapped(model: str | Path | Model, data: str | Path | Dataset) -> Non
         )
 
 
-def _is_model(path: Path) -> bool:
+def is_model(path: Path) -> bool:
+    """Whether a path is a run or a model file, by names alone; a checkpoint is not looked for."""
     is_file = path.is_file() and path.suffix in (*GRAPH_SUFFIXES, *OTHER_SUFFIXES)
     is_run = Run(path).exists() or (path.name == Run.BEST and Run(path.parent).exists())
     return is_file or is_run or (path / SAVED_MODEL).is_file()

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.errors import DataError, NotFoundError, listed
+from checkpoints.errors import DataError, NotFoundError, UsageError, listed
 from checkpoints.files import atomic_file
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow, session_config
 from finetune.arrays import array_batches
+from finetune.evaluation import is_model
 from finetune.model import Model, open_model
 from finetune.picture_formats import PICTURE_SUFFIXES, PictureError
 from finetune.pictures import clean
@@ -67,9 +68,11 @@ def predict(
       A prediction a picture, in the order given.
 
     Raises:
+      UsageError: model and pictures are swapped.
       NotFoundError: a path is not there, or a folder holds no picture.
       DataError: files are no pictures; all are named.
     """
+    _refuse_swapped(model, paths)
     opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
     files = list(picture_files(paths))
     predictions: list[Prediction] = []
@@ -137,6 +140,18 @@ def picture_files(paths: Iterable[str | Path]) -> Iterator[Path]:
             raise NotFoundError(
                 f"{path} is not there.", expected="a picture, a folder of pictures or a .npy array"
             )
+
+
+def _refuse_swapped(model: str | Path | Model, paths: Sequence[str | Path]) -> None:
+    if isinstance(model, Model) or Path(model).suffix.lower() not in PICTURE_SUFFIXES:
+        return
+    other = next((path for path in paths if is_model(Path(path))), None)
+    raise UsageError(
+        f"{model} is a picture, not a model.",
+        expected="the model first, then pictures",
+        received=model,
+        next_step=f"Name {other or 'the model'} first.",
+    )
 
 
 def _batches(

@@ -83,6 +83,8 @@ def watch(
             expected="a run directory, or with --net a directory of checkpoints",
             next_step="Leave --watch out.",
         )
+    if net is None:
+        _refuse_other_directory(directory)
     dataset = data if isinstance(data, Dataset) else open_data(data, progress, model)
     split = split or default_split(data, dataset)
     results: list[Evaluation] = []
@@ -117,6 +119,24 @@ def watch(
             next_step="Start the training, or wait longer with --timeout SECONDS.",
         )
     return Watched(tuple(results), tuple(skipped), ended)
+
+
+def _refuse_other_directory(directory: Path) -> None:
+    """Raises UnsupportedError where checkpoints would come to a directory that says no net."""
+    run = Run(directory.parent if directory.name == Run.BEST else directory)
+    if run.exists() and run.directory != directory:
+        raise UnsupportedError(
+            f"{directory} is the best checkpoint of a run: training goes on beside it.",
+            expected="a run directory",
+            received=directory,
+            next_step=f"Name {run.directory}.",
+        )
+    if not run.exists() and any(directory.glob("*.index")):
+        raise UnsupportedError(
+            f"{directory} is no run, and its checkpoints do not say their net.",
+            expected="a run directory, or --net with a directory of checkpoints",
+            next_step="Add --net NAME; slimtune nets lists them.",
+        )
 
 
 def _arriving(

@@ -121,6 +121,7 @@ class ColourModel:
 
     def __init__(self, classes: tuple[str, ...] = ("blue", "green", "red")) -> None:
         self.classes = classes
+        self.label_offset = 0
 
     def variables(self, weights: Any = None, mean: Any = (0, 0, 0)) -> dict[str, Any]:
         """Values of the variables; a `mean` other than 0 is an average that lags."""
@@ -161,6 +162,7 @@ class ColourModel:
             message = GraphDef.FromString(graph.as_graph_def().SerializeToString())
         metadata = Metadata(
             classes=self.classes,
+            label_offset=self.label_offset,
             preprocessing={"name": "inception", "image_size": 16},
             image_size=16,
             input="input:0",

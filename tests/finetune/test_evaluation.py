@@ -168,3 +168,12 @@ def test_an_idx_directory_brings_its_own_test_pictures(tmp_path, colours):
         (tmp_path / f"train-{name}-ubyte.gz").write_bytes(b"")
     assert default_split(tmp_path, dataset) == "test"
     assert default_split(colours, dataset) == default_split(dataset, dataset) == "val"
+
+
+def test_a_class_before_those_of_the_data_counts(colour_model, colours, tmp_path):
+    colour_model.classes, colour_model.label_offset = (), 1
+    weights = np.hstack([np.zeros((3, 1), np.float32), colour_model.RIGHT])
+    found = evaluate(colour_model.write_pb(tmp_path / "m.pb", weights=weights), colours)
+    assert found.classes == ("background", "blue", "green", "red")
+    assert found.confusion().diagonal().tolist() == found.confusion().sum(axis=1).tolist()
+    assert found.per_class()[0]["count"] == 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from checkpoints.errors import DataError, NotFoundError
+from checkpoints.errors import DataError, NotFoundError, UsageError
 from finetune import predict
 from finetune.prediction import read_listed_paths, write_csv
 
@@ -134,3 +134,10 @@ def test_names_that_are_no_text_go_into_the_table_as_they_are(model, colour_pict
     shutil.copy(colour_pictures / "green" / "1.png", tmp_path / name)
     write_csv(predict(model, [tmp_path / name]), tmp_path / "out.csv")
     assert b"gr\xfcn.png,green," in (tmp_path / "out.csv").read_bytes()
+
+
+def test_a_picture_in_the_place_of_the_model(model, colour_pictures):
+    picture = colour_pictures / "red" / "1.png"
+    with pytest.raises(UsageError, match="is a picture, not a model") as caught:
+        predict(picture, [model])
+    assert caught.value.next_step == f"Name {model} first."

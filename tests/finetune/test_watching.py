@@ -106,3 +106,13 @@ def test_what_nothing_comes_to_and_what_nothing_can_come_to(colours, colour_mode
     model = colour_model.write_pb(tmp_path / "m.pb")
     with pytest.raises(UnsupportedError, match="is a file"):
         watch(model, colours)
+
+
+def test_directories_that_say_no_net_are_refused_at_once(colour_model, run, colours, tmp_path):
+    (tmp_path / "other").mkdir()
+    colour_model.save(tmp_path / "other", 3)
+    with pytest.raises(UnsupportedError, match="do not say their net"):
+        watch(tmp_path / "other", colours)
+    with pytest.raises(UnsupportedError, match="is the best checkpoint of a run") as caught:
+        watch(run / "best", colours)
+    assert caught.value.next_step == f"Name {run}."
