@@ -22,7 +22,13 @@ from checkpoints.fetch import (
     megabytes,
     shown_url,
 )
-from checkpoints.files import atomic_directory, refuse_existing, refuse_foreign_files, write_json
+from checkpoints.files import (
+    atomic_directory,
+    refuse_existing,
+    refuse_foreign_files,
+    without_temporary_names,
+    write_json,
+)
 from checkpoints.progress import SILENT, Progress
 from finetune.sources import Source, find_source
 
@@ -170,8 +176,9 @@ def download_data(
             for file in files:
                 if file.fetched:
                     discard(file.path)
+            came = f"came from {files[0].url}" if files[0].fetched else f"lies in {cache}"
             raise DownloadError(
-                f"{name}: what came from {files[0].url} cannot be used: {error.message}",
+                f"{name}: what {came} cannot be used: {without_temporary_names(error.message)}",
                 expected=error.expected,
                 received=error.received,
                 next_step=_by_hand(record, cache),

@@ -125,6 +125,15 @@ def test_a_file_put_there_by_hand_is_used(get, http_server, tmp_path):
     assert http_server.requests == []
 
 
+def test_a_file_put_there_by_hand_that_cannot_be_used_is_left_there(get, tmp_path):
+    folder = tmp_path / "cache/data/flowers"
+    folder.mkdir(parents=True)
+    (folder / "flower_photos.tgz").write_bytes(b"a web page")
+    with pytest.raises(DownloadError, match=f"what lies in {folder} cannot be used"):
+        get()
+    assert (folder / "flower_photos.tgz").read_bytes() == b"a web page"
+
+
 def test_a_cut_connection_goes_on_where_it_stopped(http_server, get):
     data = http_server.add_archive(ARCHIVE, FLOWERS)
     http_server.faults[ARCHIVE] = [http_server.Fault(cut_at=500)]
@@ -177,8 +186,9 @@ def test_mnist_that_is_broken(http_server, get, tmp_path):
     http_server.files["/mnist/train-images-idx3-ubyte.gz"] = MNIST["train-images-idx3-ubyte.gz"][
         :-9
     ]
-    with pytest.raises(DownloadError, match="is cut"):
+    with pytest.raises(DownloadError, match="is cut") as caught:
         get("mnist", url=http_server.url("/mnist"))
+    assert f"{tmp_path}/out/train-images-idx3-ubyte.gz is cut" in caught.value.message
     assert not (tmp_path / "out").exists()
 
 
