@@ -59,15 +59,16 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
             expected="a CSV file",
             next_step="Name the manifest with --manifest.",
         )
-    problems: list[str] = []
+    problems: list[tuple[int, str]] = []
     rows: dict[str, _Row] = {}
     unused: list[str] = []
     for line, cells in _lines(path, problems, unused):
         _take(rows, line, cells, root, problems)
     boxes, unit = _boxes(rows, root, problems, progress)
     if problems or not rows:
+        lines = listed(f"line {line}: {what}" for line, what in sorted(problems))
         raise DataError(
-            f"{path} cannot be used:\n{listed(problems)}" if problems else f"{path} has no lines.",
+            f"{path} cannot be used:\n{lines}" if problems else f"{path} has no lines.",
             expected="a line for each picture, all of them right",
             received=f"{len(problems)} wrong lines" if problems else "nothing but a header",
             next_step="Correct these lines.",
@@ -99,7 +100,7 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
 
 
 def _lines(
-    path: Path, problems: list[str], unused: list[str]
+    path: Path, problems: list[tuple[int, str]], unused: list[str]
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Line number and cells by column of each line that has as many cells as the header."""
     try:
@@ -112,9 +113,8 @@ def _lines(
                 if not cells:
                     continue
                 if len(cells) != len(header):
-                    problems.append(
-                        f"line {reader.line_num}: {len(cells)} cells, the header has {len(header)}"
-                    )
+                    what = f"{len(cells)} cells, the header has {len(header)}"
+                    problems.append((reader.line_num, what))
                     continue
                 yield reader.line_num, dict(zip(header, cells, strict=True))
     except UnicodeDecodeError as err:
@@ -143,7 +143,11 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 
 def _take(
-    rows: dict[str, _Row], line: int, cells: Mapping[str, str], root: Path, problems: list[str]
+    rows: dict[str, _Row],
+    line: int,
+    cells: Mapping[str, str],
+    root: Path,
+    problems: list[tuple[int, str]],
 ) -> None:
     """Adds one line to what is known of its picture, or to the problems."""
     name = cells["path"]
@@ -168,7 +172,7 @@ def _take(
         elif box is None or not known.boxes:
             wrong.append(f"{name} stands in line {known.line} already")
     if wrong:
-        problems.append(f"line {line}: {'; '.join(wrong)}")
+        problems.append((line, "; ".join(wrong)))
         return
     row = rows.setdefault(name, _Row(line, labels, canonical_split(split) or None))
     if box is not None:
@@ -206,7 +210,7 @@ def _numbers(
 
 
 def _boxes(
-    rows: Mapping[str, _Row], root: Path, problems: list[str], progress: Progress
+    rows: Mapping[str, _Row], root: Path, problems: list[tuple[int, str]], progress: Progress
 ) -> tuple[dict[str, tuple[Box, ...]], str]:
     """The boxes of each picture in fractions, and the unit in which they were given."""
     with_boxes = {name: row.boxes for name, row in rows.items() if row.boxes}
@@ -225,11 +229,13 @@ def _boxes(
 
 
 def _in_fractions(
-    line: int, box: tuple[float, float, float, float], size: tuple[int, int], problems: list[str]
+    line: int,
+    box: tuple[float, float, float, float],
+    size: tuple[int, int],
+    problems: list[tuple[int, str]],
 ) -> Box:
     (x0, y0, x1, y1), (height, width) = box, size
     if x1 > width or y1 > height:
-        problems.append(
-            f"line {line}: box to {x1:g},{y1:g} in a picture of {width} x {height} pixels"
-        )
+        what = f"box to {x1:g},{y1:g} in a picture of {width} x {height} pixels"
+        problems.append((line, what))
     return Box(x0 / width, y0 / height, x1 / width, y1 / height)

@@ -154,11 +154,11 @@ gone.jpg,a,,,,,
             (4, "split 'holdout'; the splits are train, val, test"),
             (5, "box 5,5,5,9: x0 < x1 and y0 < y1 are needed, from 0"),
             (6, "box 1,2,3,: four numbers are needed"),
+            (7, "box to 21,9 in a picture of 20 x 10 pixels"),
             (8, "2 cells, the header has 7"),
             (10, "7.jpg has another label or split in line 9"),
             (12, "8.jpg stands in line 11 already"),
             (13, "box nan,0,1,1: not all are numbers"),
-            (7, "box to 21,9 in a picture of 20 x 10 pixels"),
         ]
     ]
     assert error.received == "10 wrong lines"
