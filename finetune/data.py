@@ -1,6 +1,6 @@
 """The words of `slimtune data` from Python, and a dataset as a plain tf.data.Dataset.
 
-`build`, `check` and `show` do what the commands of these names do; `read_idx` and
+`build`, `check`, `download` and `show` do what the commands of these names do; `read_idx` and
 `read_numeric_csv` give arrays, `shuffled_batches` makes batches of a table's rows.
 """
 
@@ -18,10 +18,20 @@ from finetune.input_pipeline import encoded_dataset
 from finetune.numeric_csv import read_numeric_csv, shuffled_batches
 from finetune.pixels.decode import decode
 from finetune.preprocessing import Preprocessing
+from finetune.public_data import download_data as download
 from finetune.sheet import draw_sheet as show
 from finetune.sources.idx import read_idx
 
-__all__ = ["build", "check", "load", "read_idx", "read_numeric_csv", "show", "shuffled_batches"]
+__all__ = [
+    "build",
+    "check",
+    "download",
+    "load",
+    "read_idx",
+    "read_numeric_csv",
+    "show",
+    "shuffled_batches",
+]
 
 
 def load(

@@ -300,11 +300,16 @@ def test_other_formats_are_stored_as_what_image_format_says(tmp_path):
         buffer = io.BytesIO()
         picture.save(buffer, kind)
         (root / f"a/{kind}.jpg").write_bytes(buffer.getvalue())
+    other = Image.open(io.BytesIO(jpeg(51)))
+    picture.save(root / "a/animated.jpg", "GIF", save_all=True, append_images=[other])
     result = build(root, tmp_path / "out", val=0)
     for name, features in examples(tmp_path / "out").items():
         heads = {b"jpeg": b"\xff\xd8\xff", b"png": b"\x89PNG"}
         assert features["image/encoded"].startswith(heads[features["image/format"]]), name
+    assert result.num_pictures == 8
     assert result.changes["PNG named .jpg"] == 1
+    assert result.changes["GIF named .jpg"] == 2
+    assert result.changes["first of several pictures in a GIF"] == 1
     assert result.changes["TIFF to PNG"] == 1
     assert result.changes["WEBP to JPEG"] == 1
 
