@@ -103,10 +103,8 @@ def read_index(split: Split) -> RecordIndex:
         columns[1:-1, place] = shard.columns.T
         columns[-1, place] = num_boxes + shard.box_ends
         start, num_boxes = place.stop, num_boxes + len(shard.boxes)
-    boxes = [shard.boxes for shard in shards] or [_NO_BOXES]
-    index = RecordIndex(
-        tuple(shard.path for shard in split.shards), *columns, np.concatenate(boxes)
-    )
+    boxes = np.concatenate([_NO_BOXES, *(shard.boxes for shard in shards)])
+    index = RecordIndex(tuple(shard.path for shard in split.shards), *[*columns, boxes])
     return replace(index, labels=index.labels - split.label_offset)
 
 
