@@ -14,6 +14,7 @@ from checkpoints.progress import SILENT, Progress
 from finetune.averages_lag import Lag, measure_lag
 from finetune.batch_statistics import equal_batches, with_batch_statistics
 from finetune.dataset import Dataset, check_labels, is_dataset_directory
+from finetune.foreign_graph import Description
 from finetune.input_pipeline import evaluation_dataset, find_data_error
 from finetune.model import GRAPH_SUFFIXES, OTHER_SUFFIXES, SAVED_MODEL, Model, open_model
 from finetune.run import Run
@@ -36,6 +37,7 @@ def evaluate(
     *,
     split: str | None = None,
     net: str | None = None,
+    description: Description | None = None,
     batch_statistics: bool = False,
     trust: bool = False,
     progress: Progress = SILENT,
@@ -47,6 +49,7 @@ def evaluate(
       data: a dataset directory, or pictures that one is built of.
       split: train, val or test; left out: val, else test; of an IDX directory test.
       net: the net of a checkpoint.
+      description: what a graph of another program does not say itself.
       batch_statistics: a diagnostic: batch norm by the statistics of each batch in place of its
         moving averages. The result's `lag` compares the two.
       trust: whether ops that reach files, the network or Python may run.
@@ -59,7 +62,11 @@ def evaluate(
       UnsupportedError: batch statistics are asked of a model without batch norms.
     """
     refuse_swapped(model, data)
-    opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
+    opened = (
+        model
+        if isinstance(model, Model)
+        else open_model(model, net=net, description=description, progress=progress)
+    )
     diagnosed = with_batch_statistics(opened) if batch_statistics else None
     dataset = data if isinstance(data, Dataset) else open_data(data, progress, model)
     split = split or default_split(data, dataset)

@@ -14,19 +14,20 @@ from numpy.typing import NDArray
 
 import checkpoints
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import GraphError, NotFoundError, UnsupportedError, listed
+from checkpoints.errors import GraphError, NotFoundError, UnsupportedError, UsageError, listed
 from checkpoints.messages import GraphDef
 from checkpoints.names import averaged_names
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import CHECKPOINTS, Net
 from checkpoints.selection import Selection, select
-from exporters.runtimes.fixed_batch import FixedBatchRunner
 from exporters.freezing import prepare
 from exporters.frozen_file import frozen_graph_def
 from exporters.graph import Graph, read_graph
 from exporters.metadata import IN_GRAPH, Metadata, read_metadata
-from exporters.runtimes.runners import Runner, open_runner
 from exporters.runtime import GraphRunner
+from exporters.runtimes.fixed_batch import FixedBatchRunner
+from exporters.runtimes.runners import Runner, open_runner
+from finetune.foreign_graph import Description, describe_graph
 from finetune.preprocessing import Preprocessing
 from finetune.run import PREFIX, Run, read_json
 from finetune.weights import find_weights
@@ -104,13 +105,26 @@ class Model:
     def probabilities(self, answers: Any) -> NDArray[np.float32]:
         """float32 [batch, classes], of what the runner gave: the probabilities, or logits."""
         answers = np.asarray(answers, np.float32)
+        if self.classes and answers.shape[1:] != (len(self.classes),):
+            raise GraphError(
+                f"{self.source} has other answers than class names.",
+                expected=f"[batch, {len(self.classes)}]",
+                received=list(answers.shape),
+                next_step="Name the labels that it was trained with.",
+            )
         if "probabilities" in self.metadata.outputs:
             return answers
         exponentials = np.exp(answers - answers.max(axis=1, keepdims=True))
         return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
-def open_model(model: str | Path, *, net: str | None = None, progress: Progress = SILENT) -> Model:
+def open_model(
+    model: str | Path,
+    *,
+    net: str | None = None,
+    description: Description | None = None,
+    progress: Progress = SILENT,
+) -> Model:
     """Opens a run directory, a model that slimtune wrote, or a checkpoint of a registered net.
 
     Args:
@@ -118,6 +132,7 @@ def open_model(model: str | Path, *, net: str | None = None, progress: Progress 
         .tflite file, a SavedModel's directory, or a checkpoint in any spelling or by its
         published name.
       net: the net of a checkpoint.
+      description: what a .pb or SavedModel of another program does not say itself.
       progress: where choices are told.
 
     Raises:
@@ -126,18 +141,26 @@ def open_model(model: str | Path, *, net: str | None = None, progress: Progress 
       UnsupportedError: a form that cannot be evaluated.
     """
     path = Path(model)
+    is_graph = path.suffix in GRAPH_SUFFIXES and path.is_file()
+    if description is not None and not is_graph and not (path / SAVED_MODEL).is_file():
+        raise UsageError(
+            f"{path} is no graph of another program.",
+            expected="a .pb or a SavedModel, with --preprocessing and --labels",
+            received=model,
+            next_step="Leave these options out.",
+        )
     run = Run(path.parent if path.name == Run.BEST and path.is_dir() else path)
     if run.exists():
         return _from_run(run, path, progress)
     run = Run(path.parent.parent if path.parent.name == Run.BEST else path.parent)
     if net is None and run.exists() and _is_own_checkpoint(path):
         return _from_checkpoint_of_run(run, path, str(path))
-    if path.suffix in GRAPH_SUFFIXES and path.is_file():
-        return _from_graph(path)
+    if is_graph:
+        return _from_graph(path, description, progress)
     if path.suffix in OTHER_SUFFIXES and path.is_file():
         return _from_other_form(path)
     if (path / SAVED_MODEL).is_file():
-        return _from_saved_model(path)
+        return _from_saved_model(path, description, progress)
     if net is None and str(model) in CHECKPOINTS:
         net = CHECKPOINTS[str(model)].net
     if net is None:
@@ -221,14 +244,14 @@ def _moves_averages(run: Run) -> bool:
     )
 
 
-def _from_graph(path: Path) -> Model:
+def _from_graph(path: Path, description: Description | None, progress: Progress) -> Model:
     graph = read_graph(path)
     if graph.kind != "graph-def":
         raise UnsupportedError(
             f"{path} holds a {graph.kind}, not a frozen graph.",
             next_step=shell_words("slimtune", "convert", path, "model.pb"),
         )
-    return _model(str(path), graph, None)
+    return _model(str(path), graph, None, _said_or_described(graph, description, progress))
 
 
 def _from_other_form(path: Path) -> Model:
@@ -238,12 +261,30 @@ def _from_other_form(path: Path) -> Model:
     return Model(str(path), None, metadata, preprocessing, path)
 
 
-def _from_saved_model(path: Path) -> Model:
+def _from_saved_model(path: Path, description: Description | None, progress: Progress) -> Model:
     graph = read_graph(path)
+    metadata = _said_or_described(graph, description, progress)
     if not (path / f"{_VARIABLES}.index").is_file():
-        return _model(str(path), graph, {})
+        return _model(str(path), graph, {}, metadata)
     with checkpoints.open(path / _VARIABLES) as saved:
-        return _model(str(path), graph, saved)
+        return _model(str(path), graph, saved, metadata)
+
+
+def _said_or_described(
+    graph: Graph, description: Description | None, progress: Progress
+) -> Metadata | None:
+    """The graph's own metadata; else what a person says of it, where that was said."""
+    metadata = read_metadata(graph)
+    if description is None:
+        return metadata
+    if metadata is not None and metadata.preprocessing is not None:
+        raise UsageError(
+            f"{graph.label} says itself how pictures become its input.",
+            expected="--preprocessing and --labels for models that another program wrote",
+            received=description.preprocessing,
+            next_step="Leave them out; slimtune convert --labels writes other names into a model.",
+        )
+    return describe_graph(graph, description, progress)
 
 
 def _from_checkpoint(checkpoint: str, net: str, progress: Progress) -> Model:
@@ -288,8 +329,8 @@ def head_classes(net: Net, variables: Any, checkpoint: str) -> int:
     )
 
 
-def _model(source: str, graph: Graph, values: Any) -> Model:
-    metadata = _described(source, read_metadata(graph))
+def _model(source: str, graph: Graph, values: Any, known: Metadata | None = None) -> Model:
+    metadata = _described(source, known or read_metadata(graph))
     if values is None:
         graph_def = graph.graph_def
     else:
@@ -307,6 +348,7 @@ def _described(source: str, metadata: Metadata | None) -> Metadata:
             f"{source} does not say how pictures become its input.",
             expected="the metadata that slimtune convert writes",
             received="a model without it",
-            next_step="Convert its run or checkpoint again with slimtune convert.",
+            next_step="Convert its run or checkpoint again with slimtune convert; of a graph that "
+            "another program wrote say it: --preprocessing inception --labels FILE.",
         )
     return metadata

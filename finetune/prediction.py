@@ -18,6 +18,7 @@ from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow, session_config
 from finetune.arrays import array_batches
 from finetune.evaluation import is_model
+from finetune.foreign_graph import Description
 from finetune.model import Model, open_model
 from finetune.picture_formats import PICTURE_SUFFIXES, PictureError
 from finetune.pictures import clean
@@ -50,6 +51,7 @@ def predict(
     *,
     top: int = 5,
     net: str | None = None,
+    description: Description | None = None,
     trust: bool = False,
     progress: Progress = SILENT,
 ) -> list[Prediction]:
@@ -61,6 +63,7 @@ def predict(
         [count, height, width, 3] that are the net's input already, in its range.
       top: how many classes are given at most.
       net: the net of a checkpoint.
+      description: what a graph of another program does not say itself.
       trust: whether ops that reach files, the network or Python may run.
       progress: where it tells how far it is, and warns.
 
@@ -73,7 +76,11 @@ def predict(
       DataError: files are no pictures; all are named.
     """
     _refuse_swapped(model, paths)
-    opened = model if isinstance(model, Model) else open_model(model, net=net, progress=progress)
+    opened = (
+        model
+        if isinstance(model, Model)
+        else open_model(model, net=net, description=description, progress=progress)
+    )
     files = list(picture_files(paths))
     predictions: list[Prediction] = []
     with (

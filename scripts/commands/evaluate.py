@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from checkpoints.command_lines import shell_words
+from scripts.foreign import describe, foreign_options
 from scripts.output import Output
 from scripts.verb import verb
 
@@ -29,6 +30,7 @@ CONFUSIONS_SHOWN = 5
 @click.argument("data", type=click.Path())
 @click.option("--split", metavar="train|val|test", help="Default: val, else test.")
 @click.option("--net", metavar="NAME", help="The net of a checkpoint.")
+@foreign_options
 @click.option(
     "--watch",
     "is_watching",
@@ -59,6 +61,8 @@ def command(
     data: str,
     split: str | None,
     net: str | None,
+    preprocessing: str | None,
+    labels: str | None,
     is_watching: bool,
     timeout: float | None,
     interval: float | None,
@@ -85,6 +89,7 @@ def command(
         data,
         split=split,
         net=net,
+        description=describe(preprocessing, labels),
         batch_statistics=batch_statistics,
         trust=trust,
         progress=output,

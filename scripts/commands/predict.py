@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from scripts.foreign import describe, foreign_options
 from scripts.output import Output
 from scripts.verb import verb
 
@@ -22,6 +23,7 @@ from scripts.verb import verb
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Classes shown.")
 @click.option("--csv", "csv_file", type=click.Path(), metavar="OUT", help="Write a CSV file too.")
 @click.option("--net", metavar="NAME", help="The net of a checkpoint.")
+@foreign_options
 @click.option("--trust", is_flag=True, help="Let a graph use files, network and Python ops.")
 @click.option("--overwrite", is_flag=True, help="Replace the CSV file.")
 def command(
@@ -31,6 +33,8 @@ def command(
     top: int,
     csv_file: str | None,
     net: str | None,
+    preprocessing: str | None,
+    labels: str | None,
     trust: bool,
     overwrite: bool,
 ) -> None:
@@ -50,7 +54,15 @@ def command(
     if csv_file is not None:
         refuse_existing(Path(csv_file), overwrite)
         _refuse_own_input(csv_file, (model, *files))
-    predictions = predict(model, files, top=top, net=net, trust=trust, progress=output)
+    predictions = predict(
+        model,
+        files,
+        top=top,
+        net=net,
+        description=describe(preprocessing, labels),
+        trust=trust,
+        progress=output,
+    )
     if csv_file is not None:
         write_csv(predictions, Path(csv_file))
         output.say(f"Wrote {csv_file}.")

@@ -62,3 +62,9 @@ def test_top(slimtune, model, colour_pictures):
     code, out, _ = slimtune("predict", model, colour_pictures / "red", "--top", 2, "--json")
     assert code == 0
     assert {len(p["classes"]) for p in json.loads(out)["predictions"]} == {2}
+
+
+def test_labels_alone_describe_no_model(slimtune, model):
+    code, _, err = slimtune("predict", model, "a.jpg", "--labels", "names.txt")
+    assert code == 2
+    assert "--labels goes with --preprocessing." in err
