@@ -1,14 +1,15 @@
 """A manifest: a CSV file with a line for each picture, path and label and what else is known.
 
 The first line names the columns, in any order: `path` and `label`, and if need be `split` and
-a box, `x0`, `y0`, `x1`, `y1`. Format: docs/formats/manifest.md.
+a box, `x0`, `y0`, `x1`, `y1`; without names they stand in this order. Format: docs/formats/manifest.md.
 """
 
 from __future__ import annotations
 
 import csv
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from finetune.sources.names import check_class_names, natural_order, safe_name
 _REQUIRED = ("path", "label")
 _BOX = ("x0", "y0", "x1", "y1")
 _COLUMNS = (*_REQUIRED, "split", *_BOX)
+_UNNAMED = {2: _REQUIRED, 3: (*_REQUIRED, "split"), 6: (*_REQUIRED, *_BOX), 7: _COLUMNS}
+"""What the columns of a file without names are, by how many there are."""
+
 _OUTLINE_CLASSES = 12
 
 
@@ -61,8 +65,8 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
         )
     problems: list[tuple[int, str]] = []
     rows: dict[str, _Row] = {}
-    unused: list[str] = []
-    for line, cells in _lines(path, problems, unused):
+    hints: list[str] = []
+    for line, cells in _lines(path, problems, hints):
         _take(rows, line, cells, root, problems)
     boxes, unit = _boxes(rows, root, problems, progress)
     if problems or not rows:
@@ -78,7 +82,6 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
     check_class_names(path, classes, "Rename these labels.")
     label_of = {name: label for label, name in enumerate(classes)}
     splits = {row.split for row in rows.values() if row.split}
-    hints = [f"Columns that are not used: {', '.join(unused)}."] if unused else []
     if boxes:
         hints.append(f"Boxes are taken as {unit}.")
     if several:
@@ -100,20 +103,27 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
 
 
 def _lines(
-    path: Path, problems: list[tuple[int, str]], unused: list[str]
+    path: Path, problems: list[tuple[int, str]], hints: list[str]
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Line number and cells by column of each line that has as many cells as the header."""
+    """Line number and cells by column of each line that has as many cells as the first."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True, skipinitialspace=True)
-            header = [name.strip().lower() for name in next(reader, [])]
+            first = next(reader, [])
+            header = [name.strip().lower() for name in first]
+            lines: Iterable[list[str]] = reader
+            if not set(header) & set(_COLUMNS) and len(header) in _UNNAMED:
+                header, lines = list(_UNNAMED[len(header)]), itertools.chain([first], reader)
+                hints.append(f"The first line names no columns; taken as {', '.join(header)}.")
             _check_header(path, header)
-            unused.extend(name for name in header if name not in _COLUMNS)
-            for cells in reader:
+            unused = [name for name in header if name not in _COLUMNS]
+            if unused:
+                hints.append(f"Columns that are not used: {', '.join(unused)}.")
+            for cells in lines:
                 if not cells:
                     continue
                 if len(cells) != len(header):
-                    what = f"{len(cells)} cells, the header has {len(header)}"
+                    what = f"{len(cells)} cells, the first line has {len(header)}"
                     problems.append((reader.line_num, what))
                     continue
                 yield reader.line_num, dict(zip(header, cells, strict=True))

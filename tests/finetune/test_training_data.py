@@ -107,6 +107,7 @@ def write_digits(directory):
     return directory
 
 
+@pytest.mark.long
 def test_an_idx_directory_trains_and_its_test_files_are_the_test_split(tmp_path, tiny_net, heard):
     data = write_digits(tmp_path / "digits")
     result = train(config(data, tmp_path / "run"), progress=heard)

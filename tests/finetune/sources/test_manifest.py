@@ -79,6 +79,22 @@ def test_paths_and_labels_in_any_order_of_columns(folder, heard):
     assert "Columns that are not used: weight." in heard.said
 
 
+@pytest.mark.parametrize(
+    ("lines", "columns"),
+    [
+        (["0.jpg,a", "1.jpg,b"], "path, label"),
+        (["0.jpg,a,train", "1.jpg,b,train"], "path, label, split"),
+        (["0.jpg,a,0,0,10,5", "1.jpg,b,,,,"], "path, label, x0, y0, x1, y1"),
+        (["0.jpg,a,train,0,0,10,5", "1.jpg,b,,,,,"], "path, label, split, x0, y0, x1, y1"),
+    ],
+)
+def test_columns_without_names_stand_in_order(folder, heard, lines, columns):
+    result, found = built(folder, "\n".join(lines), val=0, progress=heard)
+    assert (result.classes, result.num_pictures) == (("a", "b"), 2)
+    assert ("image/object/bbox/xmax" in found["0.jpg"]) == ("x1" in columns)
+    assert f"The first line names no columns; taken as {columns}." in heard.said
+
+
 def test_splits_are_kept_and_the_rest_is_dealt(folder):
     lines = [f"{n}.jpg,{'ab'[n % 2]},{split}" for n, split in enumerate(
         ["train", "train", "validation", "val", "test", "test", "Training", "", "", ""])]  # fmt: skip
@@ -155,7 +171,7 @@ gone.jpg,a,,,,,
             (5, "box 5,5,5,9: x0 < x1 and y0 < y1 are needed, from 0"),
             (6, "box 1,2,3,: four numbers are needed"),
             (7, "box to 21,9 in a picture of 20 x 10 pixels"),
-            (8, "2 cells, the header has 7"),
+            (8, "2 cells, the first line has 7"),
             (10, "7.jpg has another label or split in line 9"),
             (12, "8.jpg stands in line 11 already"),
             (13, "box nan,0,1,1: not all are numbers"),
@@ -167,7 +183,8 @@ gone.jpg,a,,,,,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0.jpg,a\n", "path is missing, label is missing"),
+        ("0.jpg,a,b,c\n", "path is missing, label is missing"),
+        ("file,class\n0.jpg,a\n", "line 1: file is not there"),
         ("path;label\n0.jpg;a\n", "path is missing, label is missing"),
         ("path,label,label\n0.jpg,a,b\n", "label comes twice"),
         ("path,label,x0,y0,x1\n0.jpg,a,1,1,2\n", "y1 is missing"),
