@@ -104,12 +104,18 @@ def dataset(path: Path) -> tuple[dict[str, Any], str]:
         "files": [str(shard) for split in splits.values() for shard in split["shards"]],
         "name": found.name,
         "classes": list(found.classes),
+        "label_offset": found.label_offset,
+        "multi_label": found.multi_label,
         "splits": splits,
         "hash": found.content_hash or None,
     }
     lines = [f"{found.path}: dataset {found.name}, {len(found.classes):,} classes"]
     for name, split in splits.items():
         lines.append(f"{name:<6} {split['count']:,} pictures in {len(split['shards'])} shards")
+    if found.label_offset:
+        lines.append(f"labels count from {found.label_offset}, as the records' class names say")
+    if found.multi_label:
+        lines.append("pictures may have several classes")
     lines += ["", *(f"{index}: {name}" for index, name in enumerate(found.classes))]
     return result, "\n".join(lines)
 

@@ -189,6 +189,18 @@ def test_records_and_datasets(inspect, inspect_json, tmp_path):
     assert "record 2" in inspect_json(tmp_path / "cut.tfrecord")[1]["notes"][0]
 
 
+def test_a_dataset_whose_labels_count_from_1(inspect, inspect_json, tmp_path):
+    records = [
+        make_example({"image/encoded": b"x", "image/class/label": n, "image/class/text": text})
+        for n, text in ((1, "cat"), (2, "dog"))
+    ]
+    write_records(tmp_path / "train-00000-of-00001", records)
+    code, result = inspect_json(tmp_path)
+    assert (code, result["kind"], result["classes"]) == (0, "dataset", ["cat", "dog"])
+    assert (result["label_offset"], result["multi_label"]) == (1, False)
+    assert "labels count from 1, as the records' class names say" in inspect(tmp_path)[1]
+
+
 def test_a_run(inspect, inspect_json, tmp_path):
     run = Run(tmp_path / "run")
     run.directory.mkdir()
