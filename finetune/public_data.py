@@ -170,6 +170,8 @@ def download_data(
             for file in record.files
         ]
         try:
+            if record.archive:
+                progress.say(f"{name}: unpacking {megabytes(files[0].size)}.")
             with atomic_directory(out, overwrite) as folder:
                 source = _lay_out(record, files, folder)
         except (BrokenFileError, DataError) as error:

@@ -112,7 +112,7 @@ def test_what_is_in_the_cache_is_not_fetched_again(http_server, get, tmp_path, h
         got = get(out=tmp_path / f"again {number}", url=url)
         assert (got.num_pictures, got.files[0].fetched) == (8, False)
     assert len(http_server.requests) == asked
-    assert heard.said[-1].endswith("is there; it is not fetched again.")
+    assert heard.said[-2].endswith("is there; it is not fetched again.")
     http_server.add_archive("/other.tgz", FLOWERS)
     assert get(out=tmp_path / "other", url=http_server.url("/other.tgz")).files[0].fetched
 
