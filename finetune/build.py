@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import time
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 from checkpoints.errors import DataError, OutputExistsError, UsageError, listed
 from checkpoints.files import atomic_directory, refuse_existing
 from checkpoints.progress import SILENT, Progress
+from finetune.cleaned_pictures import CleanedPictures
 from finetune.cleaning import Cleaned, Rejected, clean_all
 from finetune.dataset import (
     SPLITS,
@@ -119,7 +121,7 @@ class BuildResult:
 class _Pictures:
     """The usable pictures and what was met on the way."""
 
-    cleaned: list[Cleaned] = field(default_factory=list)
+    cleaned: CleanedPictures = field(default_factory=CleanedPictures)
     skipped: list[Skipped] = field(default_factory=list)
     changes: Counter[str] = field(default_factory=Counter)
 
@@ -216,7 +218,7 @@ def _lacking(written: _Written, split: str) -> tuple[str, ...]:
 
 def _write(
     source: Source,
-    cleaned: Sequence[Cleaned],
+    cleaned: CleanedPictures,
     directory: Path,
     spool: Path,
     val: float,
@@ -227,12 +229,13 @@ def _write(
     """Writes the shards, dataset.json and labels.txt."""
     classes, label_of = _filled_classes(source, cleaned)
     splits = assign_splits(source, cleaned, val, test)
-    order = sorted(range(len(cleaned)), key=lambda place: (cleaned[place].digest, place))
+    order = cleaned.by_digest()
     files: dict[str, list[Shard]] = {}
     counts = {split: [0] * len(classes) for split in SPLITS}
     with progress.task("Writing shards", len(order), "pictures") as task:
         for split in SPLITS:
-            chosen = [cleaned[place] for place in order if splits[place] == split]
+            places = array("q", (place for place in order if splits[place] == split))
+            chosen = cleaned.picked(places)
             for picture in chosen:
                 for label in source.items[picture.item].all_labels:
                     counts[split][label_of[label]] += 1

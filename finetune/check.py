@@ -14,6 +14,7 @@ from pathlib import Path
 from checkpoints.errors import DataError, NotFoundError
 from checkpoints.progress import SILENT, Progress
 from finetune.check_records import check_dataset, check_record_files
+from finetune.cleaned_pictures import CleanedPictures
 from finetune.cleaning import Cleaned, clean_all
 from finetune.dataset import is_dataset_directory
 from finetune.findings import FEW, CheckResult, Problem, in_one_line, sort_change
@@ -64,7 +65,7 @@ def _check_pictures(
     paths = [item.path for item in source.items] if source else list_pictures(root)
     reader = source.reader if source else "files"
     result.num_pictures = len(paths)
-    cleaned: list[Cleaned] = []
+    cleaned = CleanedPictures()
     with progress.task("Checking pictures", len(paths), "pictures") as task:
         for answer in clean_all(root, paths, None, processes, None, reader):
             task.advance()
@@ -81,7 +82,7 @@ def _check_pictures(
     return result
 
 
-def _check_source(result: CheckResult, source: Source, cleaned: Sequence[Cleaned]) -> None:
+def _check_source(result: CheckResult, source: Source, cleaned: CleanedPictures) -> None:
     filled = {source.items[picture.item].label for picture in cleaned}
     for label, name in enumerate(source.classes):
         if label not in filled:
@@ -92,17 +93,14 @@ def _check_source(result: CheckResult, source: Source, cleaned: Sequence[Cleaned
     if len(filled) == 1 and len(cleaned) >= FEW:
         detail = f"all {len(cleaned)} pictures have the label {source.classes[filled.pop()]}"
         result.problems.append(Problem("one-label", str(source.root), detail))
-    by_digest: dict[bytes, list[int]] = defaultdict(list)
-    for picture in cleaned:
-        by_digest[picture.digest].append(picture.item)
-    for places in by_digest.values():
-        items = [source.items[place] for place in places]
+    for places in cleaned.repeated():
+        items = [source.items[cleaned.item(place)] for place in places]
         if len({(item.label, item.split) for item in items}) > 1:
             others = ", ".join(item.path for item in items[1:])
             result.problems.append(
                 Problem("duplicate", str(source.root / items[0].path), f"same content as {others}")
             )
-        elif len(items) > 1:
+        else:
             others = ", ".join(item.path for item in items[1:])
             result.notes.append(
                 Problem("repeated", str(source.root / items[0].path), f"same content as {others}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
+from finetune.cleaned_pictures import CleanedPictures
 from finetune.cleaning import Cleaned
 from finetune.sources import Source
 
@@ -50,18 +50,13 @@ def assign_splits(source: Source, cleaned: Sequence[Cleaned], val: float, test: 
 
 
 def find_duplicates(
-    source: Source, cleaned: Sequence[Cleaned], split_of: Sequence[str]
+    source: Source, cleaned: CleanedPictures, split_of: Sequence[str]
 ) -> tuple[tuple[tuple[str, ...], ...], int]:
     """Files of the same content: groups across classes or splits, and the number of mere repeats."""
-    by_digest: dict[bytes, list[int]] = defaultdict(list)
-    for place, picture in enumerate(cleaned):
-        by_digest[picture.digest].append(place)
     groups: list[tuple[str, ...]] = []
     repeated = 0
-    for places in by_digest.values():
-        if len(places) == 1:
-            continue
-        items = [source.items[cleaned[place].item] for place in places]
+    for places in cleaned.repeated():
+        items = [source.items[cleaned.item(place)] for place in places]
         kinds = {
             (item.all_labels, split_of[place]) for item, place in zip(items, places, strict=True)
         }
