@@ -159,7 +159,7 @@ def _linear_head(
     """Weights and biases of a linear layer on the features, where nothing else trains."""
     trained = sorted(bound.trainable_variables, key=lambda variable: -len(variable.shape))
     initialised = {v.name for v in bound.plan.variables if v.origin == "initialised"}
-    if not batches.on_features or len(trained) != 2 or config.hidden or config.loss is not None:
+    if not batches.is_bottleneck or len(trained) != 2 or config.hidden or config.loss is not None:
         return None
     weights, biases = trained
     if not {weights.op.name, biases.op.name} <= initialised or len(biases.shape) != 1:

@@ -123,6 +123,7 @@ class Trainer:
                 step_graph.fetches,
                 [step_graph.step, *self.bound.changing_variables],
                 self.bound.variables,
+                step_graph.bottleneck,
             )
         if self.step == 0:
             is_plain = batches.on_features and (self.config.views or 1) == 1

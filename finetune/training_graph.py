@@ -34,6 +34,7 @@ class TrainingGraph:
       learning_rate: float32 scalar.
       step: the global step, int64 scalar variable.
       average: the moving average of the trained weights, or None.
+      bottleneck: what feeds the main head.
     """
 
     train: Any
@@ -44,6 +45,7 @@ class TrainingGraph:
     learning_rate: Any
     step: Any
     average: MovingAverage | None
+    bottleneck: Any
 
     @property
     def fetches(self) -> tuple[Any, Any, Any]:
@@ -132,4 +134,5 @@ def build_training_step(
         learning_rate=learning_rate,
         step=step,
         average=average,
+        bottleneck=built.bottleneck,
     )

@@ -47,6 +47,7 @@ class StepBatches:
       images: tensor of pictures, float32 [batch, size, size, 3].
       labels: tensor of their classes, int64 [batch].
       cut: the tensor that steps are fed instead of pictures, or None.
+      is_bottleneck: whether that is what feeds the main head in evaluation too.
       store: where its values are, or None where the trunk computes them for each step.
       views: the pictures as they are shown, or None where each is distorted anew.
     """
@@ -82,6 +83,7 @@ class StepBatches:
         )
         self.images, self.labels = self._iterator.get_next()
         self.cut: Any = None
+        self.is_bottleneck = False
         self.store: FeatureStore | None = None
         self.views: Views | None = None
         self._initializer: Any = None
@@ -93,7 +95,11 @@ class StepBatches:
         self._step = first
 
     def cut_before(
-        self, fetches: Iterable[Any], changing: Sequence[Any], variables: Sequence[Any]
+        self,
+        fetches: Iterable[Any],
+        changing: Sequence[Any],
+        variables: Sequence[Any],
+        bottleneck: Any,
     ) -> None:
         """Finds what can be fed instead of pictures, and puts a placeholder there.
 
@@ -104,12 +110,14 @@ class StepBatches:
           fetches: what a step runs.
           changing: the variables that it changes.
           variables: all variables of the net.
+          bottleneck: what feeds the main head.
         """
-        self.cut = find_cut(fetches, self.images, changing, [self.labels])
+        self.cut = find_cut(fetches, self.images, changing, [self.labels], bottleneck)
         if self.cut is None:
             self._initializer = self._iterator.make_initializer(self._pictures())
             return
         v1 = load_tensorflow().compat.v1
+        self.is_bottleneck = self.cut is bottleneck
         self._before = variables_before(self.cut, variables)
         self._trunk_graph = v1.graph_util.extract_sub_graph(
             self.cut.graph.as_graph_def(), [self.cut.op.name]

@@ -26,7 +26,11 @@ CHANGING_OPS = frozenset(
 
 
 def find_cut(
-    fetches: Iterable[Any], images: Any, changing: Sequence[Any], others: Sequence[Any] = ()
+    fetches: Iterable[Any],
+    images: Any,
+    changing: Sequence[Any],
+    others: Sequence[Any] = (),
+    bottleneck: Any = None,
 ) -> Any | None:
     """The last tensor that every path from the pictures to the trainable part goes through.
 
@@ -38,6 +42,8 @@ def find_cut(
       images: the tensor of pictures, float32 [batch, height, width, 3].
       changing: variables that training changes, the global step among them.
       others: further tensors that come with the pictures, as labels do.
+      bottleneck: the tensor to take where it will do, though a later one would too: dropout
+        begins with a product that only training has.
 
     Returns:
       A float32 tensor [batch, ...] of known sizes, or None where there is none but the pictures.
@@ -56,7 +62,9 @@ def find_cut(
     }
     if any(tensor is images for op in takers for tensor in op.inputs) or not boundary:
         return None
-    for tensor in _backwards(boundary, images):
+    tensors = _backwards(boundary, images)
+    preferred = [tensor for tensor in tensors if tensor is bottleneck]
+    for tensor in (*preferred, *tensors):
         if _is_batch(tensor) and not _reaches(images, boundary, steady, without=tensor):
             return tensor
     return None
