@@ -21,6 +21,9 @@ from finetune.sources.records import describe_one_label, shown_label
 
 IMAGE = ("image/encoded", bytes)
 LABEL = ("image/class/label", int)
+_Label = int | bytes | None
+"""None where a record has none that can be read."""
+
 _Features = dict[str, "list[bytes] | list[int] | list[float]"]
 
 
@@ -61,7 +64,7 @@ def check_dataset(path: Path, progress: Progress) -> CheckResult:
         detail = f"labels count from {dataset.label_offset}, as the records' class names say"
         result.notes.append(Problem("label-offset", str(path), detail))
     check = _RecordCheck(result, dataset.label_offset)
-    labels: dict[str, list[int | bytes]] = defaultdict(list)
+    labels: dict[str, list[_Label]] = defaultdict(list)
     with progress.task("Checking records", sum(s.count for _, s in shards), "records") as task:
         for name, shard in shards:
             found = []
@@ -85,29 +88,30 @@ def check_record_files(path: Path, files: Sequence[Path], progress: Progress) ->
     Args:
       path: what was asked for.
       files: the TFRecord files.
-      progress: gets a task in files.
+      progress: gets a task in records.
     """
     result = CheckResult(path, "records")
     check = _RecordCheck(result, None)
-    found: list[int | bytes] = []
-    with progress.task("Checking records", len(files), "files") as task:
+    found: list[_Label] = []
+    with progress.task("Checking records", None, "records") as task:
         for file in files:
-            found.extend(check.labels_of("", file))
+            for label in check.labels_of("", file):
+                found.append(label)
+                task.advance()
             if file.stat().st_size == 0:
                 detail = "record 0 (offset 0): the file is empty"
                 result.problems.append(Problem("damaged-record", str(file), detail))
-            task.advance()
     result.num_pictures = len(found)
-    result.classes = tuple(natural_order({shown_label(label) for label in found}))
+    known = {shown_label(label) for label in found if label is not None}
+    result.classes = tuple(natural_order(known))
     _check_variety(result, path, found, "")
     return result
 
 
-def _check_variety(
-    result: CheckResult, path: Path, labels: Sequence[int | bytes], where: str
-) -> None:
-    if len(labels) >= FEW and len(set(labels)) == 1:
-        detail = describe_one_label(len(labels), labels[0], where)
+def _check_variety(result: CheckResult, path: Path, labels: Sequence[_Label], where: str) -> None:
+    known = [label for label in labels if label is not None]
+    if len(known) >= FEW and len(set(known)) == 1:
+        detail = describe_one_label(len(known), known[0], where)
         result.problems.append(Problem("one-label", str(path), detail))
 
 
@@ -123,8 +127,8 @@ class _RecordCheck:
         self._offset = offset
         self._seen: dict[bytes, _Seen] = {}
 
-    def labels_of(self, split: str, path: Path) -> Iterator[int | bytes]:
-        """Yields the label of each record that can be read; stops where the file is broken."""
+    def labels_of(self, split: str, path: Path) -> Iterator[_Label]:
+        """Yields the label of each sound record; stops where the file is broken."""
         with mapped(path) as view:
             try:
                 for place in record_places(path, view):
@@ -144,14 +148,16 @@ class _RecordCheck:
     def _add(self, kind: str, path: str, detail: str) -> None:
         self._result.problems.append(Problem(kind, path, detail))
 
-    def _look_at(self, split: str, where: str, features: _Features) -> int | bytes:
+    def _look_at(self, split: str, where: str, features: _Features) -> _Label:
         if self._offset is None:
             try:
                 recorded = read_layout(features)
             except DataError as error:
                 self._add("missing-feature", where, error.message)
-                return -1
+                return None
             encoded, label = recorded.encoded, recorded.label
+            if isinstance(label, int) and label < 0:
+                self._add("label", where, f"label {label}; labels count from 0")
         else:
             absent = [name for name in (IMAGE, LABEL) if _first(features, *name) is None]
             encoded, label = _first(features, *IMAGE), _first(features, *LABEL)
@@ -159,7 +165,7 @@ class _RecordCheck:
                 missing = " and no ".join(name for name, _ in absent)
                 detail = f"has no {missing}; it has {', '.join(sorted(features))}"
                 self._add("missing-feature", where, detail)
-                return -1 if label is None else int(label)
+                return None if label is None else int(label)
             self._check_label(where, label - self._offset, features)
         self._check_picture(where, encoded, features)
         digest = hashlib.sha256(encoded).digest()

@@ -214,6 +214,8 @@ def _classes_by_number(
     root: Path, numbers: Sequence[int], texts: dict[int, str]
 ) -> tuple[tuple[str, ...], list[int]]:
     labels = sorted(set(numbers))
+    if labels[0] < 0:
+        raise DataError(f"{root}: a record has the label {labels[0]}.", expected="labels from 0")
     path = root / LABELS_FILE
     if not path.is_file():
         named = len(texts) == len(labels) == len(set(texts.values()))

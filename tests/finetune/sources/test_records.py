@@ -171,6 +171,17 @@ def test_labels_that_are_all_equal(tmp_path, heard):
     assert any("Mind that all 30 records have the label 0" in line for line in heard.said)
 
 
+def test_records_that_cannot_be_read_are_findings(tmp_path):
+    records = [{"x": n} for n in range(12)] + [mnist_record(digits()[0], -3)]
+    result = check(write(tmp_path / "in/a.tfrecords", records))
+    assert [item.kind for item in result.problems] == ["missing-feature"] * 12 + ["label"]
+    assert result.problems[-1].detail == "label -3; labels count from 0"
+    assert "record 0 (offset 0)" in result.problems[0].path
+    assert (result.num_pictures, result.classes) == (13, ("-3",))
+    with pytest.raises(DataError, match="a record has the label -3"):
+        build(tmp_path / "in", tmp_path / "out")
+
+
 def test_sound_records_have_no_problems(tmp_path):
     path = write(
         tmp_path / "in/a.tfrecords", [mnist_record(p, n % 3) for n, p in enumerate(digits())]
