@@ -52,12 +52,12 @@ def reference_evaluation(tf, encoded, size):
 
 
 def test_evaluation_is_the_reference_pixel_for_pixel(tf, shared):
-    paths = sorted((shared / "data/flowers12/test").glob("*/*.jpg"))[::5]
+    paths = sorted((shared / "data/flowers12/test").glob("*/*.jpg"))[::4][:50]
     for path in paths:
         data = path.read_bytes()
         found = Preprocessing("inception", 299).evaluation(data).numpy()
         assert np.array_equal(found, reference_evaluation(tf, data, 299)), path
-    assert len(paths) == 48
+    assert len(paths) == 50
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 500), (500, 3), (48, 48), (37, 41)])
@@ -198,7 +198,7 @@ def kolmogorov_smirnov(first, second):
 def test_crops_are_distributed_as_tensorflows(tf):
     from finetune.pixels.decode import sample_crop
 
-    shape, count = tf.constant([375, 500, 3]), 3000
+    shape, count = tf.constant([375, 500, 3]), 10_000
 
     def ours(number):
         begin, size = sample_crop(shape, tf.stack([7, number * 2]))
