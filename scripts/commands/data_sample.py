@@ -41,9 +41,4 @@ def command(
         f"{drawn.count} pictures of {len(drawn.classes)} classes "
         f"({', '.join(drawn.classes)}) are in {drawn.out_dir}.",
     )
-    if what == "flowers":
-        output.next(shell_words("slimtune", "data", "build", Path(out), "shards"))
-    else:
-        output.next(
-            shell_words("slimtune", "mnist", "softmax", "--data", Path(out), "--run", "run")
-        )
+    output.next(shell_words("slimtune", "data", "build", Path(out), "shards"))
