@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from checkpoints.errors import DataError, NotFoundError
 from checkpoints.progress import Progress
@@ -14,7 +16,14 @@ from finetune.dataset import DATASET_FILE, read_dataset
 from finetune.findings import FEW, CheckResult, Problem, in_one_line, sort_change
 from finetune.picture_formats import PictureError
 from finetune.pictures import clean_bytes
-from finetune.records import RecordError, checked_data, mapped, parse_example, record_places
+from finetune.records import (
+    RecordError,
+    RecordPlace,
+    checked_data,
+    mapped,
+    parse_example,
+    record_places,
+)
 from finetune.sources.names import natural_order
 from finetune.sources.record_layouts import read_layout
 from finetune.sources.records import describe_one_label, shown_label
@@ -27,12 +36,52 @@ _Label = int | bytes | None
 _Features = dict[str, "list[bytes] | list[int] | list[float]"]
 
 
-class _Seen(NamedTuple):
-    """Where a picture of some content was met first."""
+class _Contents:
+    """Which record has which content, in 40 bytes each, so that a million take no more than 40 MB."""
 
-    place: str
-    label: int | bytes
-    split: str
+    _row = struct.Struct("<16sQQQ")
+
+    def __init__(self) -> None:
+        self._rows = bytearray()
+        self._origins: list[tuple[Path, str, int | bytes]] = []
+        self._numbers: dict[tuple[Path, str, int | bytes], int] = {}
+
+    def add(
+        self, path: Path, place: RecordPlace, split: str, label: int | bytes, data: bytes
+    ) -> None:
+        """Notes a record's picture."""
+        origin = path, split, label
+        number = self._numbers.setdefault(origin, len(self._origins))
+        if number == len(self._origins):
+            self._origins.append(origin)
+        digest = hashlib.sha256(data).digest()[:16]
+        self._rows += self._row.pack(digest, number, place.number, place.offset)
+
+    def duplicates(self) -> Iterator[tuple[str, str]]:
+        """Records whose picture has another label or split where it was met first: both places."""
+        size = self._row.size
+
+        def digest(start: int) -> bytes:
+            return bytes(self._rows[start : start + 16])
+
+        order = sorted(range(0, len(self._rows), size), key=digest)
+        groups = (list(starts) for _, starts in groupby(order, digest))
+        for first, *others in sorted(starts for starts in groups if len(starts) > 1):
+            known, place = self._described(first)
+            for other in others:
+                found, where = self._described(other)
+                if found != known:
+                    yield where, place
+
+    def _described(self, start: int) -> tuple[tuple[str, int | bytes], str]:
+        _, origin, number, offset = self._row.unpack_from(self._rows, start)
+        path, split, label = self._origins[origin]
+        return (split, label), describe_place(path, number, offset)
+
+
+def describe_place(path: Path, number: int, offset: int) -> str:
+    """A record by file, number and offset in bytes."""
+    return f"{path}: record {number} (offset {offset})"
 
 
 def check_dataset(path: Path, progress: Progress) -> CheckResult:
@@ -75,6 +124,7 @@ def check_dataset(path: Path, progress: Progress) -> CheckResult:
             if len(found) != shard.count:
                 detail = f"{len(found)} sound records, expected {shard.count}"
                 result.problems.append(Problem("count", str(shard.path), detail))
+    check.finish()
     result.num_pictures = sum(len(found) for found in labels.values())
     for name, found in labels.items():
         if len(dataset.classes) > 1:
@@ -101,6 +151,7 @@ def check_record_files(path: Path, files: Sequence[Path], progress: Progress) ->
             if file.stat().st_size == 0:
                 detail = "record 0 (offset 0): the file is empty"
                 result.problems.append(Problem("damaged-record", str(file), detail))
+    check.finish()
     result.num_pictures = len(found)
     known = {shown_label(label) for label in found if label is not None}
     result.classes = tuple(natural_order(known))
@@ -125,14 +176,14 @@ class _RecordCheck:
     def __init__(self, result: CheckResult, offset: int | None) -> None:
         self._result = result
         self._offset = offset
-        self._seen: dict[bytes, _Seen] = {}
+        self._contents = _Contents()
 
     def labels_of(self, split: str, path: Path) -> Iterator[_Label]:
         """Yields the label of each sound record; stops where the file is broken."""
         with mapped(path) as view:
             try:
                 for place in record_places(path, view):
-                    where = f"{path}: record {place.number} (offset {place.offset})"
+                    where = describe_place(path, place.number, place.offset)
                     try:
                         features = parse_example(checked_data(path, view, place))
                     except DataError as error:
@@ -141,20 +192,29 @@ class _RecordCheck:
                             message = f"{where}: {message}"
                         self._add("damaged-record", str(path), message)
                         continue
-                    yield self._look_at(split, where, features)
+                    label, encoded = self._look_at(where, features)
+                    if label is not None and encoded is not None:
+                        self._contents.add(path, place, split, label, encoded)
+                    yield label
             except DataError as error:
                 self._add("damaged-record", str(path), in_one_line(error))
 
     def _add(self, kind: str, path: str, detail: str) -> None:
         self._result.problems.append(Problem(kind, path, detail))
 
-    def _look_at(self, split: str, where: str, features: _Features) -> _Label:
+    def finish(self) -> None:
+        """What only all records together show."""
+        for where, place in self._contents.duplicates():
+            self._add("duplicate", where, f"same content as {place}")
+
+    def _look_at(self, where: str, features: _Features) -> tuple[_Label, bytes | None]:
+        """The record's label and picture, as far as it has them."""
         if self._offset is None:
             try:
                 recorded = read_layout(features)
             except DataError as error:
                 self._add("missing-feature", where, error.message)
-                return None
+                return None, None
             encoded, label = recorded.encoded, recorded.label
             if isinstance(label, int) and label < 0:
                 self._add("label", where, f"label {label}; labels count from 0")
@@ -165,14 +225,10 @@ class _RecordCheck:
                 missing = " and no ".join(name for name, _ in absent)
                 detail = f"has no {missing}; it has {', '.join(sorted(features))}"
                 self._add("missing-feature", where, detail)
-                return None if label is None else int(label)
+                return None if label is None else int(label), None
             self._check_label(where, label - self._offset, features)
         self._check_picture(where, encoded, features)
-        digest = hashlib.sha256(encoded).digest()
-        first = self._seen.setdefault(digest, _Seen(where, label, split))
-        if (first.label, first.split) != (label, split):
-            self._add("duplicate", where, f"same content as {first.place}")
-        return label
+        return label, encoded
 
     def _check_label(self, where: str, label: int, features: _Features) -> None:
         wrong = [
