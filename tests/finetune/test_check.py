@@ -168,7 +168,7 @@ def test_every_planted_fault_in_shards_is_found(tmp_path):
     assert details[3] == "image/format says 'png', the bytes are jpeg"
     assert details[4] == "image/height and image/width say 10 x 12, the picture has 9 x 12"
     assert details[5].startswith("has no image/class/label; it has image/class/text, image/encoded")
-    assert details[6] == f"same content as {path}: record 0 (offset 0)"
+    assert details[7] == f"same content as {path}: record 0 (offset 0)"
 
 
 def test_labels_that_are_all_equal(tmp_path):
