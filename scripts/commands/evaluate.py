@@ -100,7 +100,10 @@ def command(
         *_notes(found),
         f"{model}{_step(found)}: {summary(found)}.",
     )
-    output.next(shell_words("slimtune", "convert", Path(model), "model.pb"))
+    if Path(model).is_file():
+        output.next(shell_words("slimtune", "predict", Path(model), "PICTURE.jpg"))
+    else:
+        output.next(shell_words("slimtune", "convert", Path(model), "model.pb"))
 
 
 def _watch(

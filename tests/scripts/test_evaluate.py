@@ -110,3 +110,14 @@ def test_a_class_may_have_any_name(slimtune, colour_model, colours, tmp_path):
     code, _, err = slimtune("evaluate", path, colours)
     assert code == 1
     assert "[red]blue[/red]" in err
+
+
+def test_the_next_command_fits_the_model(
+    slimtune, run, colour_model, colours, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    colour_model.write_pb(tmp_path / "-m.pb")
+    _, out, _ = slimtune("evaluate", "./-m.pb", colours)
+    assert out.endswith("Next: slimtune predict ./-m.pb PICTURE.jpg\n")
+    _, out, _ = slimtune("evaluate", run, colours)
+    assert out.endswith(f"Next: slimtune convert {run} model.pb\n")
