@@ -80,7 +80,14 @@ class CleanedPictures(Sequence[Cleaned]):
 
     def by_digest(self) -> Sequence[int]:
         """The places in the order of the digests; pictures of one digest as they were added."""
-        return array("q", sorted(range(len(self)), key=self.digest))
+        # By the first byte first: sorting all at once would hold all their digests once more.
+        buckets = [array("q") for _ in range(256)]
+        for place in range(len(self)):
+            buckets[self.digest(place)[0]].append(place)
+        order = array("q")
+        for bucket in buckets:
+            order.extend(sorted(bucket, key=self.digest))
+        return order
 
     def repeated(self) -> Iterator[list[int]]:
         """The places of pictures with the same digest, in groups of two and more."""

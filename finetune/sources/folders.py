@@ -8,9 +8,11 @@ first level is nothing but splits (train, val, test) the class is the level belo
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import overload
 
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, NotFoundError, listed
@@ -45,6 +47,34 @@ class _Folder:
         yield from self.ignored
         for name in natural_order(self.folders):
             yield from self.folders[name].all_ignored()
+
+
+class FolderItems(Sequence[SourceItem]):
+    """Pictures of class folders: items made when they are asked for, as a path is most of each."""
+
+    def __init__(self) -> None:
+        """Holds none."""
+        self._paths: list[str] = []
+        self._labels = array("q")
+        self._splits: list[str | None] = []
+
+    def add(self, label: int, split: str | None, paths: Sequence[str]) -> None:
+        """Adds pictures of one class and split."""
+        self._paths.extend(paths)
+        self._labels.extend([label] * len(paths))
+        self._splits.extend([split] * len(paths))
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @overload
+    def __getitem__(self, place: int) -> SourceItem: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[SourceItem]: ...
+    def __getitem__(self, place: int | slice) -> SourceItem | Sequence[SourceItem]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        return SourceItem(self._paths[place], self._labels[place], self._splits[place])
 
 
 def recognises(path: Path) -> bool:
@@ -82,19 +112,18 @@ def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Sour
         if split_folders
         else [(None, tree)]
     )
-    classes: dict[str, list[tuple[str, str | None]]] = {}
+    classes: dict[str, list[tuple[str | None, list[str]]]] = {}
     stray: list[str] = []
     for split, folder in parts:
         for name, pictures in _classes_at(folder, depth, stray):
-            classes.setdefault(name, []).extend((path, split) for path in pictures)
+            classes.setdefault(name, []).append((split, pictures))
     _check_levels(root, tree, classes, stray, depth, bool(split_folders), outline)
     names = tuple(natural_order(list(classes)))
     check_class_names(root, names, "Rename these folders.")
-    items = [
-        SourceItem(path, label, split)
-        for label, name in enumerate(names)
-        for path, split in classes[name]
-    ]
+    items = FolderItems()
+    for label, name in enumerate(names):
+        for split, pictures in classes[name]:
+            items.add(label, split, pictures)
     where = "the folders below train, val and test" if split_folders else f"depth {depth}"
     return Source(
         root=root,
@@ -184,13 +213,13 @@ def _classes_at(
 def _check_levels(
     root: Path,
     tree: _Folder,
-    classes: dict[str, list[tuple[str, str | None]]],
+    classes: dict[str, list[tuple[str | None, list[str]]]],
     stray: list[str],
     depth: int,
     has_splits: bool,
     outline: str,
 ) -> None:
-    filled = [name for name, pictures in classes.items() if pictures]
+    filled = [name for name, parts in classes.items() if any(pictures for _, pictures in parts)]
     if not filled:
         raise DataError(
             f"{root} has no class folders at depth {depth}; its {tree.count} pictures lie above."
