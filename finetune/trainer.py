@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import closing
 from typing import Any
 
 from checkpoints.errors import RunError
@@ -134,26 +135,23 @@ class Trainer:
         start = PhaseStart(
             self.run, self.phases, phase, self.bound, self.saver, step_graph, self.progress
         )
-        session = start.open(
-            graph,
-            first=self.step,
-            batches=batches,
-            precision=self.config.precision,
-            net=self.weights.net.name,
-        )
-        with session:
-            try:
-                if self.step == 0:
-                    self._start_head(session, step_graph, batches)
-                self._evaluate_if_missing()
-                self._loop(session, step_graph, phase, batches)
-            except tf.errors.OpError as error:
-                raise find_data_error(error) or _step_failed(error) from error
-            finally:
-                batches.close()
-            verified = self.bound.verify_frozen(session)
-        self.log.close()
-        return verified
+        with closing(self.log), closing(batches):
+            session = start.open(
+                graph,
+                first=self.step,
+                batches=batches,
+                precision=self.config.precision,
+                net=self.weights.net.name,
+            )
+            with session:
+                try:
+                    if self.step == 0:
+                        self._start_head(session, step_graph, batches)
+                    self._evaluate_if_missing()
+                    self._loop(session, step_graph, phase, batches)
+                except tf.errors.OpError as error:
+                    raise find_data_error(error) or _step_failed(error) from error
+                return self.bound.verify_frozen(session)
 
     def _start_head(self, session: Any, step_graph: TrainingGraph, batches: StepBatches) -> None:
         """Starts a linear head better than at random, and its moving average with it."""
