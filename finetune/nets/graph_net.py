@@ -186,7 +186,12 @@ def read_graph_net(
         )
         graph = Graph(frozen_graph_def(frozen), "graph-def", whole.path)
     kept = {frozen.outputs[0].node, frozen.inputs[0].node}
-    weights = tuple(weight for weight in find_weights(graph) if weight.node not in kept)
+    weights = tuple(
+        weight
+        for weight in find_weights(graph)
+        # Of a graph that has variables, these are what was one; constants were none.
+        if weight.node not in kept and (not frozen.variables or weight.node in frozen.variables)
+    )
     names = {weight.name.partition("/")[0] for weight in weights}
     return GraphNet(
         name=str(path),
