@@ -16,7 +16,7 @@ from finetune.report.charts import make_charts
 from finetune.report.classes import class_rows, matrix, worst_pairs
 from finetune.report.commands import commands, options
 from finetune.report.extras import Extras
-from finetune.report.facts import Answer, Facts, StoredPlan, read_facts
+from finetune.report.facts import Answer, Facts, Scores, StoredPlan, read_facts
 from finetune.report.phases import phase_marks, phase_rows
 from finetune.report.pictures import (
     FoundData,
@@ -147,10 +147,27 @@ def _render(facts: Facts, extras: Extras, data: FoundData, progress: Progress) -
                 "pairs": worst_pairs(scores),
                 "class_rows": class_rows(scores),
                 "reliability": reliability(scores),
+                "better": better_checkpoint(facts.run, scores),
                 "mistakes": [shown(answer) for answer in mistakes],
                 "right_answers": [shown(answer) for answer in right],
             }
     return environment.get_template("template.html").render(context)
+
+
+@dataclass(frozen=True)
+class Better:
+    """A checkpoint that scored better than the one the page is about."""
+
+    step: int
+    accuracy: float
+
+
+def better_checkpoint(run: Run, scores: Scores) -> Better | None:
+    """What is in best/, where that is another checkpoint with a higher accuracy on validation."""
+    accuracy = run.best_accuracy()
+    if accuracy is None or scores.split != "val" or accuracy <= scores.accuracy:
+        return None
+    return Better(run.best_step(), accuracy)
 
 
 @dataclass(frozen=True)

@@ -374,3 +374,15 @@ def test_averages_that_lag_are_told(make_run):
     stored["averages_lag"] = {"count": 9, "moving_averages": 0.25, "batch": 0.75, "is_plain": True}
     (made.path / "evaluation.json").write_text(json.dumps(stored))
     assert "Of 9 pictures 25.0% are right by them, and 75.0% by the" in written(made.path).text
+
+
+def test_a_better_checkpoint_is_named(make_run):
+    made = make_run()
+    (made.path / "best").mkdir()
+    best = made.path / "best" / "best.json"
+    best.write_text(json.dumps({"step": 10, "accuracy": 0.96875}))
+    assert "The best checkpoint, 96.9% on validation at step 10, is kept in best/." in (
+        written(made.path).text
+    )
+    best.write_text(json.dumps({"step": 20, "accuracy": made.evaluation.accuracy}))
+    assert "The best checkpoint" not in written(made.path).text
