@@ -60,10 +60,13 @@ class Peer(Contender):
     Attributes:
       target: how many times slimtune's time the peer should at least take, or None.
       memory_target: how many times slimtune's peak memory the peer should at least hold, or None.
+      times: how often what is timed goes into the whole job. A peer that takes many minutes runs
+        a part of a job that is made of like parts; tables say so.
     """
 
     target: float | None = None
     memory_target: float | None = None
+    times: int = 1
 
 
 Check = Callable[[Mapping[str, str]], str]

@@ -25,14 +25,19 @@ class ContenderResult:
         return bool(self.runs) and self.failure is None
 
     @property
+    def times(self) -> int:
+        """How often what was timed goes into the job."""
+        return self.contender.times if isinstance(self.contender, Peer) else 1
+
+    @property
     def seconds(self) -> float:
-        """Median wall time."""
-        return median(run.seconds for run in self.runs)
+        """Median wall time of the whole job."""
+        return self.times * median(run.seconds for run in self.runs)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The fastest and the slowest run, in seconds."""
-        times = [run.seconds for run in self.runs]
+        """The fastest and the slowest run of the whole job, in seconds."""
+        times = [self.times * run.seconds for run in self.runs]
         return min(times), max(times)
 
     @property
@@ -49,6 +54,7 @@ class ContenderResult:
             "role": role,
             "kind": "step" if isinstance(work, Step) else "process",
             "command": list(command.arguments),
+            "times": self.times,
             "runs": [asdict(run) for run in self.runs],
             "failure": self.failure,
         }

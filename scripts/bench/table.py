@@ -57,8 +57,9 @@ def row_of(case: CaseResult, result: ContenderResult) -> tuple[str, ...]:
     if not result.measured:
         return (result.contender.name, "failed", "", "", "", "")
     ratio = case.ratio(result)
+    name = result.contender.name
     return (
-        result.contender.name,
+        name if result.times == 1 else f"{name} ({result.times} x a part)",
         format_seconds(result.seconds),
         format_range(*result.spread) if len(result.runs) > 1 else "",
         format_bytes(result.peak_bytes),

@@ -5,5 +5,6 @@ from __future__ import annotations
 GROUPS: dict[str, str] = {
     "files": "scripts.bench.groups.files",
     "input": "scripts.bench.groups.input",
+    "training": "scripts.bench.groups.training",
 }
 """Group -> the module that makes its cases, loaded when it runs."""

@@ -13,17 +13,18 @@ def train(dataset: str, size: str, count: str) -> Callable[[], Any]:
     """The step: an epoch of distorted pictures, in batches."""
     from scripts.bench.groups.read_pictures import epoch_of
 
-    return epoch_of(_batches(dataset, int(size), is_training=True), int(count))
+    return epoch_of(plain_batches(dataset, int(size), is_training=True), int(count))
 
 
 def evaluate(dataset: str, size: str, count: str) -> Callable[[], Any]:
     """The step: each picture once, in the order of the records."""
     from scripts.bench.groups.read_pictures import all_of
 
-    return all_of(lambda: _batches(dataset, int(size), is_training=False), int(count))
+    return all_of(lambda: plain_batches(dataset, int(size), is_training=False), int(count))
 
 
-def _batches(dataset: str, size: int, is_training: bool) -> Any:
+def plain_batches(dataset: str, size: int, is_training: bool) -> Any:
+    """A tf.data.Dataset of images and labels."""
     import tensorflow as tf
 
     def parse(record: Any) -> tuple[Any, Any]:

@@ -55,6 +55,7 @@ def test_json_holds_every_run_and_the_ratios(report):
         "role": "ours",
         "kind": "process",
         "command": ["slimtune", "inspect"],
+        "times": 1,
         "runs": [
             {"seconds": time, "cpu_seconds": time / 2, "peak_bytes": 20_000_000}
             for time in (0.3, 0.1, 0.2)
