@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -147,7 +148,7 @@ def _batches(
     for name in dataset.splits:
         with model.runner(trust, roles=(ROLE,)) as runner, _told():
             batches = runner.run_dataset(
-                lambda name=name: evaluation_dataset(dataset, name, model.preprocessing, BATCH_SIZE)
+                partial(evaluation_dataset, dataset, name, model.preprocessing, BATCH_SIZE)
             )
             for (values,), (labels, names) in batches:
                 yield name, values, labels, [text.decode("utf-8", "replace") for text in names]
