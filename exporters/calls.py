@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from checkpoints.messages import FunctionDef, NodeDef
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_CONDITIONALS = frozenset({"If", "StatelessIf"})
-_CASES = frozenset({"Case", "StatelessCase"})
+CONDITIONALS = frozenset({"If", "StatelessIf"})
+CASES = frozenset({"Case", "StatelessCase"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 
 
@@ -42,11 +42,11 @@ def calls_of(node: NodeDef, functions: Mapping[str, FunctionDef]) -> list[Call]:
         return [Call(node.op, "", 0)]
     if node.op in _CALLS:
         return _named(node, ("f",), 0)
-    if node.op in _CONDITIONALS:
+    if node.op in CONDITIONALS:
         return _named(node, ("then_branch", "else_branch"), 1)
     if node.op in _LOOPS:
         return _named(node, ("cond", "body"), 0)
-    if node.op in _CASES and "branches" in node.attr:
+    if node.op in CASES and "branches" in node.attr:
         return [Call(branch.name, "branches", 1) for branch in node.attr["branches"].list.func]
     return []
 

@@ -145,17 +145,17 @@ def prepare(
       UnsupportedError: the frozen graph would be larger than a .pb can be.
     """
     outputs_found = resolve_outputs(graph, outputs, metadata, progress)
-    pruned, cut_edges = prune(graph, outputs_found)
+    needed = prune(graph, outputs_found)
     said = []
-    if cut_edges:
-        said.append(f"{len(cut_edges)} control edges to updates and summaries were cut.")
+    if needed.cut_edges:
+        said.append(f"{len(needed.cut_edges)} control edges to updates and summaries were cut.")
     wishes = Wishes(
         inputs=tuple(map(parse_input, inputs)),
         settings=parse_settings(settings),
         drops_checks=drop_checks,
         keeps_training=keep_training,
     )
-    inference = to_inference(graph, pruned, outputs_found, wishes)
+    inference = to_inference(graph, needed, outputs_found, wishes)
     pruned = inference.graph
     said += inference.said
     further = [
@@ -167,6 +167,7 @@ def prepare(
     kept = refuse_training_ops(
         pruned, keep_training, inference.problems, open_settings(pruned, pruned.nodes)
     )
+    said += (f"Read as it is stored: {line}." for line in inference.stale)
     if kept:
         said.append(f"{len(kept)} nodes of training were kept, {kept[0].name} first.")
     lifted = read_before_calls(pruned)

@@ -137,7 +137,7 @@ def follow_handles(graph: Graph) -> dict[str, str]:
         current = waiting.pop()
         for reader in graph.consumers.get(current, ()):
             node = graph.nodes[reader]
-            if reader not in handles and _passes_handle(node):
+            if reader not in handles and passes_handle(node):
                 handles[reader] = handles[current]
                 waiting.append(reader)
     return handles
@@ -169,7 +169,8 @@ def refuse_unfrozen_uses(graph: Graph, handles: dict[str, str]) -> None:
         )
 
 
-def _passes_handle(node: NodeDef) -> bool:
+def passes_handle(node: NodeDef) -> bool:
+    """Whether a node's output is the handle that it is given."""
     return (
         node.op in HANDLE_PASSES
         and "T" in node.attr

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from exporters.graph import Graph
 from exporters.names import TensorName
 from exporters.rewrites.changes import Changes
+from exporters.rewrites.stale_reads import StaleRead
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,7 @@ class Draft:
       problems: what would have had to be done and could not, a line each.
       is_faithful: whether the graph it was made from gives the same answers once its settings
         are fed; not where batch norm or dropout were rewritten, which it had in training mode.
+      stale: reads of variables after writes that were cut, of any state of the graph so far.
     """
 
     graph: Graph
@@ -29,6 +31,7 @@ class Draft:
     said: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     is_faithful: bool = True
+    stale: tuple[StaleRead, ...] = ()
 
     @property
     def kept(self) -> tuple[TensorName, ...]:

@@ -27,9 +27,10 @@ from exporters.rewrites.inference_batch_norm import use_moving_averages
 from exporters.rewrites.inlining import inline_calls
 from exporters.rewrites.pipelines import find_feed, is_source, open_defaults, pipeline_shape
 from exporters.rewrites.placeholders import InputRequest, cut_at_inputs
-from exporters.rewrites.prune import prune
+from exporters.rewrites.prune import Pruned, prune
 from exporters.rewrites.relevant import relevant
 from exporters.rewrites.settings import Settings, find_placeholder, fold_settings, setting_of
+from exporters.rewrites.stale_reads import described, stale_reads, still_stale
 from exporters.rewrites.waiting import drop_idle_waiting
 from exporters.shapes.sizes import Shape
 
@@ -61,6 +62,7 @@ class InferenceGraph:
       inputs: the tensors to feed.
       said: what was done, a line each.
       problems: what could not be done, a line each.
+      stale: of these, the reads of variables after writes that were cut.
       changed: whether nodes are others than in the source.
       reference: the source as it was, pruned and cut at the same inputs, where it gives the
         same answers with `settings` fed; None where it does not, or nothing was changed.
@@ -73,6 +75,7 @@ class InferenceGraph:
     inputs: tuple[TensorName, ...]
     said: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
     changed: bool = False
     reference: Graph | None = None
     settings: Mapping[TensorName, Array] = field(default_factory=dict)
@@ -80,13 +83,13 @@ class InferenceGraph:
 
 
 def to_inference(
-    graph: Graph, pruned: Graph, outputs: Sequence[TensorName], wishes: Wishes
+    graph: Graph, pruned: Pruned, outputs: Sequence[TensorName], wishes: Wishes
 ) -> InferenceGraph:
     """Puts a graph into inference mode, as far as that is exact.
 
     Args:
       graph: the whole graph.
-      pruned: the part the outputs need.
+      pruned: the part the outputs need, and what was cut off it.
       outputs: the tensors that hold answers.
       wishes: what was asked for.
 
@@ -96,7 +99,8 @@ def to_inference(
       UsageError: a setting does not fit its placeholder.
     """
     named = {name: find_placeholder(graph, name) for name in wishes.settings}
-    cut = _cut(Draft(pruned, tuple(outputs)), wishes.inputs)
+    begun = Draft(pruned.graph, tuple(outputs), stale=stale_reads(graph, pruned))
+    cut = _cut(begun, wishes.inputs)
     source = cut.draft
     there = {
         tensor: wishes.settings[name]
@@ -122,13 +126,15 @@ def to_inference(
     reference = None
     if draft.is_faithful and draft.graph is not source.graph and draft.outputs == source.outputs:
         reference = _reference(source.graph, draft.graph, settings)
+    stale = tuple(map(described, still_stale(draft.stale, draft.graph)))
     return InferenceGraph(
         graph=draft.graph,
         outputs=draft.outputs,
         inputs=cut.inputs,
         said=draft.said,
-        problems=draft.problems,
-        changed=draft.graph is not pruned,
+        problems=(*stale, *draft.problems),
+        stale=stale,
+        changed=draft.graph is not pruned.graph,
         reference=reference,
         settings={} if reference is None else _fed(reference, settings),
         batches=frozenset(
@@ -177,10 +183,11 @@ def _is_in_training(draft: Draft) -> bool:
 
 def _needed(draft: Draft) -> Draft:
     """The draft with what its outputs need alone."""
-    pruned, cut_edges = prune(draft.graph, draft.outputs)
-    if not cut_edges and len(pruned.nodes) == len(draft.graph.nodes):
+    pruned = prune(draft.graph, draft.outputs)
+    if not pruned.cut_edges and len(pruned.graph.nodes) == len(draft.graph.nodes):
         return draft
-    return replace(draft, graph=pruned)
+    stale = draft.stale + stale_reads(draft.graph, pruned)
+    return replace(draft, graph=pruned.graph, stale=stale)
 
 
 def _inline_training(draft: Draft) -> Draft:

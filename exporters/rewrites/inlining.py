@@ -8,7 +8,7 @@ from typing import Any
 
 from checkpoints.errors import GraphError
 from checkpoints.messages import FunctionDef, NodeDef
-from exporters.calls import calls_of
+from exporters.calls import calls_of, producer_in_function
 from exporters.graph import Graph
 from exporters.names import TensorName, is_control, node_of, reference_to
 from exporters.op_outputs import output_index
@@ -117,7 +117,7 @@ class _Body:
         self._names: dict[str, str] = {}
 
     def add_nodes(self) -> None:
-        """Adds every node; what reads nothing waits for what the call waited for."""
+        """Adds every node; those that come first wait for what the call waited for."""
         control = [reference for reference in self._call.input if is_control(reference)]
         for name in self._nodes:
             self._names[name] = self._changes.new_name(f"{self._call.name}/{name}")
@@ -128,7 +128,7 @@ class _Body:
             inlined.CopyFrom(node)
             inlined.name = self._names[name]
             inlined.input[:] = [self._reference(reference) for reference in node.input]
-            if not len(inlined.input):
+            if not any(producer_in_function(reference) in self._nodes for reference in node.input):
                 inlined.input.extend(control)
             clear_placement(inlined)
             self._fill_attributes(inlined)
