@@ -16,15 +16,14 @@ from checkpoints.bundle_writer import write_bundle
 from checkpoints.errors import (
     CheckpointError,
     NotFoundError,
-    OutputExistsError,
     UsageError,
     near_names,
 )
 from checkpoints.family import Family, at_prefix, resolve
-from checkpoints.family_files import members
 from checkpoints.mapped import Pages
 from checkpoints.mapping import SavedVariables, as_key, described
 from checkpoints.names import OBJECT_GRAPH_KEY, Role
+from checkpoints.placing import Place
 from checkpoints.progress import SILENT, Progress, Task
 from checkpoints.slices import SavedSlices
 from checkpoints.slices_writer import Content, write_slices
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 Version = Literal["v1", "v2", "npz", "safetensors"]
 _ARRAYS: dict[str, Literal["npz", "safetensors"]] = {".npz": "npz", ".safetensors": "safetensors"}
+_VERSIONS = ("v1", "v2", "npz", "safetensors")
 
 
 class _Source(Protocol):
@@ -219,7 +219,8 @@ def write(
         Strings are arrays of bytes or text.
       version: "v2" (PREFIX.index and .data), "v1" (one file), "npz" or "safetensors"; left out,
         what the path ends in: .npz, .safetensors, else V2.
-      overwrite: whether a checkpoint that is there already is replaced.
+      overwrite: whether a checkpoint that is there already is replaced, its .meta too, which is
+        said.
       metadata: text by key that goes into an npz or safetensors file; TensorFlow's checkpoints
         have no place for it.
       slicing: which variables are written in slices, as TensorFlow's partitioned variables are;
@@ -231,22 +232,38 @@ def write(
       UnsupportedError: TensorFlow, or the form, has no dtype for a value.
       UsageError: the form has no place for metadata or slices.
     """
-    prefix = Path(path)
     version = version or version_of(path)
-    old = files_in_the_way(path, version, overwrite)
-    if version in ("npz", "safetensors"):
-        if slicing is not None:
-            raise UsageError(f"{prefix}: {version} has no slices.", expected="V1 or V2")
-        return _write_arrays(prefix, variables, version, metadata or {}, progress)
-    if metadata:
-        raise UsageError(
-            f"{prefix}: a {version.upper()} checkpoint has no place for metadata.",
-            received=", ".join(metadata),
+    _refuse_words(path, version, metadata, slicing)
+    place = Place(path, version, overwrite=overwrite)
+    with place.beside() as prefix:
+        written = write_files(
+            prefix,
+            variables,
+            version,
+            metadata=metadata,
+            slicing=slicing,
+            progress=progress,
         )
+        return place.take(written, progress)
+
+
+def write_files(
+    prefix: Path,
+    variables: Mapping[str, Array] | Iterable[tuple[str, Array]],
+    version: Version,
+    *,
+    metadata: Mapping[str, str] | None = None,
+    slicing: Slicing | None = None,
+    progress: Progress = SILENT,
+) -> Family:
+    """Writes the files themselves, where there are none yet; arguments and errors as of `write`."""
+    _refuse_words(prefix, version, metadata, slicing)
+    if version in ("npz", "safetensors"):
+        return _write_arrays(prefix, variables, version, metadata or {}, progress)
     num_variables = len(variables) if isinstance(variables, Mapping) else None
     with progress.task(f"Writing {prefix.name}", num_variables, "variables") as task:
         if version == "v2":
-            write_bundle(prefix, _named(variables, task), old, slicing)
+            write_bundle(prefix, _named(variables, task), slicing)
         else:
             # The file begins with what all variables are, so pairs have to be collected.
             values = variables if isinstance(variables, Mapping) else dict(_named(variables))
@@ -254,42 +271,52 @@ def write(
                 Content(name, dtypes.of_name(variable.dtype_name), variable.shape)
                 for name, variable in _all_described(values).items()
             ]
-            write_slices(prefix, contents, _reader(values, task), old, slicing)
+            write_slices(prefix, contents, _reader(values, task), slicing)
     written = at_prefix(prefix)
     if written is None:
         raise CheckpointError(f"The checkpoint {prefix} was removed while it was written.")
     return written
 
 
+def _refuse_words(
+    path: str | os.PathLike[str],
+    version: Version,
+    metadata: Mapping[str, str] | None,
+    slicing: Slicing | None,
+) -> None:
+    """Raises UsageError where there is no such form, or it has no place for what is said."""
+    if version not in _VERSIONS:
+        raise UsageError(
+            "There is no such version.", expected=", ".join(_VERSIONS), received=version
+        )
+    is_file_of_arrays = version in _ARRAYS.values()
+    if slicing is not None and is_file_of_arrays:
+        raise UsageError(
+            f"{path}: {version} has no slices.",
+            expected="V1 or V2",
+            next_step="Leave --partition out, or write a checkpoint: x.ckpt",
+        )
+    if not metadata:
+        return
+    if not is_file_of_arrays:
+        raise UsageError(
+            f"{path}: a {version.upper()} checkpoint has no place for metadata.",
+            received=", ".join(map(str, metadata)),
+            next_step="Leave it out, or write .npz or .safetensors.",
+        )
+    for key, text in metadata.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise UsageError(
+                f"{path}: metadata is text by key.",
+                expected="strings",
+                received=f"{key!r}: {text!r}",
+                next_step="Make text of it: json.dumps(...)",
+            )
+
+
 def version_of(path: str | os.PathLike[str]) -> Version:
     """The form that the end of a path asks for: .npz, .safetensors, else V2."""
     return _ARRAYS.get(Path(path).suffix, "v2")
-
-
-def files_in_the_way(path: str | os.PathLike[str], version: Version, overwrite: bool) -> list[Path]:
-    """The files of a checkpoint that one of this path and form would replace.
-
-    Raises:
-      OutputExistsError: there are some, and they may not be replaced.
-      UsageError: there is no such form, or the path has no name.
-    """
-    prefix = Path(path)
-    if version not in ("v1", "v2", *_ARRAYS.values()):
-        raise UsageError(
-            "There is no such version.", expected="v1, v2, npz or safetensors", received=version
-        )
-    if not prefix.name:
-        raise UsageError("A checkpoint needs a name.", received=path)
-    is_file = version != "v2"
-    old = members(prefix) if version in ("v1", "v2") else []
-    in_the_way = old or ([prefix] if is_file and prefix.exists() else [])
-    if in_the_way and (not overwrite or prefix.is_dir()):
-        raise OutputExistsError(
-            f"The checkpoint {prefix} is already there.",
-            received=", ".join(file.name for file in in_the_way),
-            next_step="Add --overwrite to replace it, or name another output.",
-        )
-    return old
 
 
 def _write_arrays(

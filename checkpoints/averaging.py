@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,9 @@ from checkpoints import api
 from checkpoints.api import Checkpoint, Version, version_of
 from checkpoints.differences import compare_arrays
 from checkpoints.errors import PlanError, UsageError, counted, listed
+from checkpoints.files import is_same_place
 from checkpoints.mapping import SavedVariables, as_key
+from checkpoints.placing import Place
 from checkpoints.progress import SILENT, Progress
 from checkpoints.slicing import Slicing
 from checkpoints.steps import STEP, step_of, step_variables
@@ -24,6 +26,7 @@ from checkpoints.tensors import Array, as_strings
 from checkpoints.verified import write_verified
 
 _PIECE_ELEMENTS = 1 << 18
+_TENSORFLOWS = ("v1", "v2")
 _AVERAGED = re.compile(r"b?float\d.*|complex\d+")
 
 
@@ -112,11 +115,18 @@ class _Mean(SavedVariables):
         not_finite = 0
         for start in range(0, mean.size, _PIECE_ELEMENTS):
             part = slice(start, start + _PIECE_ELEMENTS)
-            total = flat[0][part].astype(wide)
             with np.errstate(all="ignore"):
+                total = flat[0][part].astype(wide)
                 for values in flat[1:]:
                     total += values[part].astype(wide)
-                mean[part] = (total / len(flat)).astype(variable.dtype)
+                means = total / len(flat)
+                # The sum of what is finite may be larger than 64 bits can say; its mean is not.
+                over = np.flatnonzero(~np.isfinite(means))
+                if over.size:
+                    means[over] = sum(
+                        values[part][over].astype(wide) / len(flat) for values in flat
+                    )
+                mean[part] = means.astype(variable.dtype)
             not_finite += int(np.count_nonzero(~np.isfinite(mean[part])))
         if not_finite:
             self.not_finite[name] = not_finite
@@ -131,6 +141,7 @@ def average(
     version: Version | None = None,
     overwrite: bool = False,
     slicing: Slicing | None = None,
+    meta: Callable[[Checkpoint, Version], bytes | None] | None = None,
     verify: bool = True,
     progress: Progress = SILENT,
 ) -> Averaged:
@@ -146,21 +157,32 @@ def average(
       version: as in checkpoints.write.
       overwrite: whether a checkpoint that is there already is replaced.
       slicing: as in checkpoints.write.
+      meta: gives, of the first source and the form that is written, the graph to put beside a V1
+        or V2 checkpoint (exporters.savers.travelling.carried_meta); left out, none is.
       verify: whether what was written is read again and compared.
       progress: told of every effect, and how far it is.
 
     Raises:
-      UsageError: there is only one.
+      UsageError: there is only one, or the destination is one of them.
       PlanError: they do not hold the same variables.
       OutputExistsError: a checkpoint is there and may not be replaced.
       VerificationError: what was written is not the mean; nothing is left of it.
     """
-    if len(sources) < 2:
-        raise UsageError("A mean takes two checkpoints or more.", received=len(sources))
+    if isinstance(sources, str | bytes | os.PathLike) or len(sources) < 2:
+        raise UsageError(
+            "A mean takes two checkpoints or more.",
+            expected="a list of paths",
+            received=repr(sources)
+            if isinstance(sources, str | bytes | os.PathLike)
+            else len(sources),
+            next_step="Name another checkpoint of the same net.",
+        )
     path = Path(destination)
     version = version or version_of(path)
     with ExitStack() as stack:
         opened = [stack.enter_context(api.open(source)) for source in sources]
+        _refuse_own_source(opened, path)
+        Place(path, version, overwrite=overwrite)
         _refuse_different(opened)
         steps = [step_of(saved, saved.family) for saved in opened]
         order = [-1 if step is None else step for step in steps]
@@ -177,6 +199,7 @@ def average(
             overwrite=overwrite,
             metadata=metadata,
             slicing=slicing,
+            meta=meta(opened[0], version) if meta is not None and version in _TENSORFLOWS else None,
             verify=verify,
             progress=progress,
         )
@@ -192,9 +215,19 @@ def average(
             taken=tuple(sorted(mean.taken, key=as_key)),
             not_finite=mean.not_finite,
             step=step,
-            num_bytes=sum(file.stat().st_size for file in written.files),
+            num_bytes=written.num_bytes,
             notes=notes,
         )
+
+
+def _refuse_own_source(opened: Sequence[Checkpoint], path: Path) -> None:
+    for saved in opened:
+        if is_same_place(saved.family.prefix, path):
+            raise UsageError(
+                f"{path} is one of the sources.",
+                received=saved.family.prefix,
+                next_step="Name another output.",
+            )
 
 
 def _refuse_different(opened: Sequence[Checkpoint]) -> None:

@@ -1,8 +1,7 @@
-"""Writing V2 checkpoints: one pass over the values, and a family that is never half there."""
+"""Writing V2 checkpoints: one pass over the values."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
@@ -12,7 +11,7 @@ import numpy as np
 from checkpoints.bundle import HEADER_KEY, VERSION, data_path, index_path
 from checkpoints.checksum import crc32c, mask
 from checkpoints.dtypes import DType
-from checkpoints.files import temporary_beside
+from checkpoints.files import to_disk
 from checkpoints.messages import BundleEntryProto, BundleHeaderProto
 from checkpoints.ordered_code import encode_slice_key
 from checkpoints.slicing import Slicing
@@ -34,7 +33,6 @@ from checkpoints.tensors import (
 def write_bundle(
     prefix: Path,
     variables: Iterable[tuple[str, Array]],
-    old: Sequence[Path],
     slicing: Slicing | None = None,
 ) -> None:
     """Writes PREFIX.index and PREFIX.data-00000-of-00001, byte for byte as TensorFlow does.
@@ -43,33 +41,20 @@ def write_bundle(
     them over in the order of their names.
 
     Args:
-      prefix: the path without the endings.
+      prefix: the path without the endings, in a directory that is there. What stands under
+        this name is not looked after: checkpoints/placing.py gives a checkpoint its name.
       variables: names and values, in the order in which the values are to lie in the file.
-      old: the files of the checkpoint that this one replaces, in the order in which they may
-        go. They go when the new ones are on the disk and before these take their names, the
-        index last, so that at any moment there is the old checkpoint, the new one or none.
       slicing: which variables are written in slices.
 
     Raises:
       UnsupportedError: TensorFlow has no dtype for a value.
     """
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    data, index = data_path(prefix, 0, 1), index_path(prefix)
-    partial_data, partial_index = temporary_beside(data), temporary_beside(index)
-    try:
-        with partial_data.open("wb") as file:
-            entries = _write_values(file, variables, slicing)
-            to_disk(file)
-        with partial_index.open("wb") as file:
-            _write_index(file, entries)
-            to_disk(file)
-        for path in old:
-            path.unlink(missing_ok=True)
-        partial_data.replace(data)
-        partial_index.replace(index)
-    finally:
-        partial_data.unlink(missing_ok=True)
-        partial_index.unlink(missing_ok=True)
+    with data_path(prefix, 0, 1).open("wb") as file:
+        entries = _write_values(file, variables, slicing)
+        to_disk(file)
+    with index_path(prefix).open("wb") as file:
+        _write_index(file, entries)
+        to_disk(file)
 
 
 def _write_values(
@@ -131,9 +116,3 @@ def _write_index(file: IO[bytes], entries: dict[bytes, bytes]) -> None:
     for key in sorted(entries):
         table.add(key, [entries[key]])
     table.finish()
-
-
-def to_disk(file: IO[bytes]) -> None:
-    """Waits until the operating system has put on the disk what was written."""
-    file.flush()
-    os.fsync(file.fileno())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from checkpoints.temporary_names import without_temporary_names
+
 LISTED_PROBLEMS = 10
 """How many of several problems a message lists before it says "and N more"."""
 
@@ -30,9 +32,9 @@ class SlimtuneError(Exception):
         next_step: str | None = None,
     ) -> None:
         """Keeps the four parts apart, so that --json can print them apart."""
-        self.message = message
+        self.message = without_temporary_names(message)
         self.expected = expected
-        self.received = None if received is None else str(received)
+        self.received = None if received is None else without_temporary_names(str(received))
         self.next_step = next_step
         super().__init__(self.__str__())
 
@@ -69,6 +71,19 @@ class NotFoundError(SlimtuneError):
 
 class OutputExistsError(SlimtuneError):
     """The output is already there and --overwrite was not given."""
+
+
+class OutputError(SlimtuneError, OSError):
+    """An output cannot be written: no room, no permission, or something else in the way.
+
+    It is the OSError too that it came from, with its number and text.
+    """
+
+    def __init__(self, message: str, error: OSError, **parts: str | None) -> None:
+        """Takes over what the operating system said."""
+        reason = error.strerror or str(error)
+        super().__init__(message, received=reason, **parts)
+        self.errno, self.strerror = error.errno, reason
 
 
 class UnsupportedError(SlimtuneError):

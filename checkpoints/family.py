@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -64,6 +65,15 @@ class Family:
     files: tuple[Path, ...]
     meta: Path | None
     said: str | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of all files, the graph too; those that went meanwhile count nothing."""
+        num_bytes = 0
+        for file in (*self.files, *([] if self.meta is None else [self.meta])):
+            with suppress(FileNotFoundError):
+                num_bytes += file.stat().st_size
+        return num_bytes
 
     @property
     def step(self) -> int | None:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from checkpoints import dtypes
-from checkpoints.bundle_writer import to_disk
 from checkpoints.errors import UnsupportedError
-from checkpoints.files import temporary_beside
+from checkpoints.files import to_disk
 from checkpoints.messages import SavedTensorSlices
 from checkpoints.ordered_code import WHOLE, encode_slice_key
 from checkpoints.slices import DATA_FIELD, META_KEY, VALUES_FIELD, VERSION
@@ -47,20 +46,17 @@ def write_slices(
     path: Path,
     contents: Sequence[Content],
     read: Callable[[str], Array],
-    old: Sequence[Path],
     slicing: Slicing | None = None,
 ) -> None:
     """Writes a V1 checkpoint into one file, byte for byte as TensorFlow does.
 
-    TensorFlow neither writes nor reads some dtypes in V1 (bfloat16, uint32, uint64, float8, 4
-    and 2 bits); they are written as a TensorProto holds them.
+    TensorFlow neither writes nor reads some dtypes in V1 (bfloat16, float8, 4 and 2 bits), and
+    others it only reads (uint32, uint64); they are written as a TensorProto holds them.
 
     Args:
-      path: the file.
+      path: the file, in a directory that is there; checkpoints/placing.py gives it its name.
       contents: all variables, in the order of the list; a Saver's is that of the names.
       read: gives the values of a variable by its name, once for each; a few are held at a time.
-      old: the files of the checkpoint that this one replaces, in the order in which they may
-        go. They go when the new file is on the disk and before it takes its name.
       slicing: which variables are written in slices.
 
     Raises:
@@ -75,34 +71,26 @@ def write_slices(
     ]
     if too_large:
         raise _too_large(path, too_large[0])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = temporary_beside(path)
-    try:
-        with partial.open("wb") as file:
-            table = TableWriter(file)
-            table.add(META_KEY, [_meta(contents, slices)])
-            keys = {
-                encode_slice_key(content.name.encode("utf-8"), extents): (content, extents)
-                for content in contents
-                for extents in slices[content.name]
-            }
-            array, name = np.empty(0), None
-            for key in sorted(keys):
-                content, extents = keys[key]
-                # The slices of one variable stand one behind the other.
-                if content.name != name:
-                    array, name = np.asarray(read(content.name)), content.name
-                value = _value(content, extents, array)
-                if sum(map(len, value)) > MAX_VALUE_BYTES:
-                    raise _too_large(path, content.name)
-                table.add(key, value)
-            table.finish()
-            to_disk(file)
-        for old_path in old:
-            old_path.unlink(missing_ok=True)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with path.open("wb") as file:
+        table = TableWriter(file)
+        table.add(META_KEY, [_meta(contents, slices)])
+        keys = {
+            encode_slice_key(content.name.encode("utf-8"), extents): (content, extents)
+            for content in contents
+            for extents in slices[content.name]
+        }
+        array, name = np.empty(0), None
+        for key in sorted(keys):
+            content, extents = keys[key]
+            # The slices of one variable stand one behind the other.
+            if content.name != name:
+                array, name = np.asarray(read(content.name)), content.name
+            value = _value(content, extents, array)
+            if sum(map(len, value)) > MAX_VALUE_BYTES:
+                raise _too_large(path, content.name)
+            table.add(key, value)
+        table.finish()
+        to_disk(file)
 
 
 def _slices(content: Content, slicing: Slicing | None) -> list[Extents]:

@@ -12,13 +12,14 @@ SMALLEST_BYTES = 1 << 18
 """What a variable has at least to be cut: the smallest slice that
 tf.compat.v1.min_max_variable_partitioner makes."""
 
-_CUT = frozenset(
+RESTORED_IN_SLICES = frozenset(
     {
         "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
         "complex64", "complex128", "qint8", "quint8", "qint32",
     }
 )  # fmt: skip
-"""TensorFlow puts the slices of these together again, and refuses those of the others."""
+"""Dtypes of which TensorFlow reads a slice, or puts slices together, in a V2 checkpoint; it refuses
+to with the others."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Slicing:
         tf.compat.v1.fixed_size_partitioner has it. Scalars, strings, and dtypes whose slices
         TensorFlow does not restore (float16 and float8 among them) stay whole.
         """
-        if not shape or dtype.name not in _CUT:
+        if not shape or dtype.name not in RESTORED_IN_SLICES:
             return []
         num_bytes = dtype.numpy.itemsize
         for size in shape:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +10,13 @@ import numpy as np
 
 from checkpoints import api
 from checkpoints.api import Checkpoint, Version
-from checkpoints.bundle_writer import to_disk
 from checkpoints.errors import SlimtuneError, VerificationError, listed
-from checkpoints.family import Family, at_prefix
-from checkpoints.family_files import META, beside, members
-from checkpoints.files import refuse_existing, temporary_beside
+from checkpoints.family import Family
+from checkpoints.family_files import META, beside
+from checkpoints.files import to_disk
 from checkpoints.mapped import Pages
 from checkpoints.mapping import SavedVariables
+from checkpoints.placing import Place
 from checkpoints.progress import SILENT, Progress
 from checkpoints.slicing import Slicing
 from checkpoints.tensors import as_strings
@@ -48,7 +47,7 @@ def write_verified(
       metadata: as in checkpoints.write.
       slicing: as in checkpoints.write.
       meta: the graph that goes beside a V1 or V2 checkpoint, PREFIX.meta; None for none. One
-        that belongs to a checkpoint that is replaced goes with it.
+        that belongs to a checkpoint that is replaced goes with it, which is said.
       verify: whether the written files are read again.
       progress: told of every variable.
 
@@ -58,16 +57,12 @@ def write_verified(
       VerificationError: what was written is not the same; nothing is left of it.
     """
     version = version or api.version_of(path)
-    api.files_in_the_way(path, version, overwrite)
-    if meta is not None:
-        refuse_existing(beside(path, META), overwrite)
-    staging = temporary_beside(path)
-    staging.mkdir(parents=True)
-    try:
-        written = api.write(
-            staging / path.name,
+    place = Place(path, version, overwrite=overwrite)
+    with place.beside() as prefix:
+        written = api.write_files(
+            prefix,
             variables,
-            version=version,
+            version,
             metadata=metadata,
             slicing=slicing,
             progress=progress,
@@ -77,23 +72,7 @@ def write_verified(
         if meta is not None:
             written = replace(written, meta=beside(written.prefix, META))
             _write_meta(beside(written.prefix, META), meta, verify)
-        return _placed(written, path)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _placed(written: Family, path: Path) -> Family:
-    """Moves the files to their place, an index last; what stood there goes."""
-    if written.kind not in ("npz", "safetensors"):
-        replaced = members(path)
-        for old in [*replaced, *([beside(path, META)] if replaced else [])]:
-            old.unlink(missing_ok=True)
-    if written.meta is not None:
-        written.meta.replace(beside(path, META))
-    for file in reversed(written.files):
-        file.replace(path.with_name(file.name))
-    placed = at_prefix(path)
-    return placed or Family(path, written.kind, (path,), None)
+        return place.take(written, progress)
 
 
 def _write_meta(path: Path, data: bytes, verify: bool) -> None:

@@ -36,7 +36,8 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
       GraphError: there is no graph, or graph, outputs, labels and variables do not fit.
       UnsupportedError: the graph would be larger than a message can be.
     """
-    refuse_existing(request.destination, request.overwrite)
+    is_directory = request.form == "saved-model"
+    refuse_existing(request.destination, request.overwrite, is_directory=is_directory)
     _refuse_variable_options(request)
     source = request.source
     with _opened(source) as saved:

@@ -283,7 +283,7 @@ def _check_options(
 
 def _check_output(pictures: Path, out: Path, overwrite: bool) -> None:
     """--overwrite replaces datasets, not folders of other things, and never the pictures."""
-    refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite, is_directory=True)
     if out.resolve() in (pictures.resolve(), *pictures.resolve().parents):
         raise UsageError(
             f"{out} holds the pictures and would be replaced.",

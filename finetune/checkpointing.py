@@ -13,11 +13,11 @@ from typing import Any
 from checkpoints import family
 from checkpoints.errors import RunError
 from checkpoints.files import temporary_beside
+from checkpoints.temporary_names import PARTIAL
 from exporters.runtime import load_tensorflow
 from finetune.run import PREFIX, Run, step_of
 
 _OWN_FILE = re.compile(rf"({re.escape(PREFIX)}-\d+)\.(index|meta|data-\d{{5}}-of-\d{{5}})")
-_PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
 _SAVING = "saving"
 
 
@@ -115,7 +115,7 @@ def clear_leftovers(directory: Path) -> None:
         own = _OWN_FILE.fullmatch(file.name)
         if own and own[1] not in whole:
             file.unlink()
-        elif _PARTIAL.fullmatch(file.name):
+        elif PARTIAL.fullmatch(file.name):
             shutil.rmtree(file, ignore_errors=True) if file.is_dir() else file.unlink()
 
 

@@ -26,7 +26,6 @@ from checkpoints.files import (
     atomic_directory,
     refuse_existing,
     refuse_foreign_files,
-    without_temporary_names,
     write_json,
 )
 from checkpoints.progress import SILENT, Progress
@@ -160,7 +159,7 @@ def download_data(
             f"There is no public set {name!r}.", expected=f"one of {', '.join(PUBLIC_DATA)}"
         )
     out = Path(out)
-    refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite, is_directory=True)
     refuse_foreign_files(out, record.own, f"the files of {name}")
     cache = cache_directory() / "data" / name
     cache.mkdir(parents=True, exist_ok=True)
@@ -180,7 +179,7 @@ def download_data(
                     discard(file.path)
             came = f"came from {files[0].url}" if files[0].fetched else f"lies in {cache}"
             raise DownloadError(
-                f"{name}: what {came} cannot be used: {without_temporary_names(error.message)}",
+                f"{name}: what {came} cannot be used: {error.message}",
                 expected=error.expected,
                 received=error.received,
                 next_step=_by_hand(record, cache),

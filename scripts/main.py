@@ -132,7 +132,7 @@ def _typed(error: click.ClickException, arguments: Sequence[str]) -> str:
 
 def _tell_os_error(error: OSError, as_json: bool) -> int:
     """The operating system's word: no space, no permission, no such file."""
-    from checkpoints.files import without_temporary_names
+    from checkpoints.temporary_names import without_temporary_names
 
     # Of a renaming that failed, the second name is the one that a person gave.
     name = error.filename2 or error.filename

@@ -42,7 +42,7 @@ def command(
     from finetune.sample.base import write_base
     from finetune.sample.pretrain import Recipe, pretrain
 
-    refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite, is_directory=True)
     recipe = Recipe(seed=seed)
     made = pretrain(recipe, scratch, snapshots, output)
     write_base(out, made, recipe, overwrite=overwrite)

@@ -19,6 +19,7 @@ from typing import Any
 
 from checkpoints.errors import GraphError, UnsupportedError, listed
 from checkpoints.messages import SaverDef
+from checkpoints.slicing import RESTORED_IN_SLICES
 from exporters.graph import Graph
 from exporters.names import is_control, node_of, tensor_of
 from exporters.savers.additions import add_variables, new_saver
@@ -130,6 +131,8 @@ class _Rebuilding:
           UnsupportedError: other nodes use what has to change.
         """
         self._refuse_misfits()
+        if self._version == "v2":
+            self._refuse_slices()
         dropped, consumers = self._unheld()
         self._forget(consumers)
         for entries in self._saver.restores:
@@ -153,6 +156,24 @@ class _Rebuilding:
                 f"{listed(filter(None, problems))}",
                 expected="the dtypes and shapes of the graph's variables",
                 next_step="Give the graph that the checkpoint was saved from (--graph).",
+            )
+
+    def _refuse_slices(self) -> None:
+        """Refuses slices of dtypes of which TensorFlow restores no slices."""
+        problems = [
+            f"{self._renamed[key]}: {self._held[self._renamed[key]].dtype.name}"
+            for entries in self._saver.restores
+            for key, part in zip(entries.keys, entries.slices, strict=True)
+            if part
+            and key in self._renamed
+            and self._held[self._renamed[key]].dtype.name not in RESTORED_IN_SLICES
+        ]
+        if problems:
+            raise UnsupportedError(
+                f"{self._graph.label} has partitioned variables, and TensorFlow restores no slices"
+                f" of their dtype in the checkpoint:\n{listed(dict.fromkeys(problems))}",
+                expected="float32, float64, bfloat16, ... : what it restores in slices",
+                next_step="Write them in a dtype that it restores, as --dtype bfloat16 does.",
             )
 
     def _unheld(self) -> tuple[dict[bytes, None], set[str]]:

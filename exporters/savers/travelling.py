@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from checkpoints.api import Checkpoint
 from checkpoints.errors import GraphError, UnsupportedError, VerificationError, counted
 from checkpoints.names import averaged_names
 from checkpoints.progress import Progress
-from checkpoints.selection import SelectedVariables
+from checkpoints.selection import SelectedVariables, Selection, select
 from exporters.graph import Graph, as_graph
 from exporters.savers.meta_graph import importable_version, meta_graph_bytes, with_edits
 from exporters.savers.meta_proof import prove_meta
@@ -23,8 +25,8 @@ _SHOWN = 3
 _VARIABLES = "variables"
 """Both the directory and the prefix of a SavedModel's variables."""
 
-_NOT_IN_V1 = frozenset({"bfloat16", "uint32", "uint64"})
-"""Dtypes of variables that TensorFlow neither writes nor reads in V1."""
+_NOT_IN_V1 = re.compile(r"bfloat16|float8.*|u?int[24]")
+"""Dtypes that TensorFlow does not read in V1. (It does not write uint32 and uint64, but reads them.)"""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,35 @@ class Travelling:
     Attributes:
       data: its bytes.
       graph: the file it comes from, or None for a graph in memory.
-      num_nodes: how many nodes it has; None where it was copied unread.
+      num_nodes: how many nodes it has; None where it was copied as it is.
     """
 
     data: bytes
     graph: Path | None
     num_nodes: int | None = None
+
+
+def carried_meta(saved: Checkpoint, version: str, *, progress: Progress) -> bytes | None:
+    """The .meta for a checkpoint with the variables of another but other values, as a mean is.
+
+    Args:
+      saved: the other; the .meta beside it is taken.
+      version: the form that is written; a file of arrays takes no .meta.
+      progress: told what was done.
+
+    Returns:
+      None where there is no .meta, or it cannot be used, which is said.
+    """
+    if saved.family.meta is None or version not in ("v1", "v2"):
+        return None
+    travelling = travelling_meta(
+        Source(saved.family.meta, saved.family),
+        cast("SaverVersion", version),
+        saved,
+        select(saved, Selection(weights="raw")),
+        progress=progress,
+    )
+    return None if travelling is None else travelling.data
 
 
 def travelling_meta(
@@ -76,15 +101,18 @@ def travelling_meta(
     if graph is None:
         return None
     own = source.family.meta if source.family is not None else None
-    if isinstance(graph, Path) and graph == own and _is_unchanged(version, saved, selected):
-        progress.say(f"{graph.name} goes with it, as it is.")
-        return Travelling(graph.read_bytes(), graph)
     try:
+        if isinstance(graph, Path) and graph == own and _is_unchanged(version, saved, selected):
+            # Read all the same: what is no graph does not travel unseen.
+            as_graph(graph)
+            progress.say(f"{graph.name} goes with it, as it is.")
+            return Travelling(graph.read_bytes(), graph)
         return _rebuilt(graph, version, saved, selected, is_averaged, verify, progress)
     except (GraphError, UnsupportedError, VerificationError) as error:
         if was_asked_for:
             raise
-        progress.say(f"No .meta was written: {error.message}")
+        hint = "" if error.next_step is None else f"\nNext: {error.next_step}"
+        progress.say(f"No .meta was written: {error.message}{hint}")
         return None
 
 
@@ -199,7 +227,7 @@ def _tell(
         )
     if rebuilt.others:
         progress.say(f"Nodes of other Savers stay as they are: {_some(rebuilt.others)}.")
-    unread = [name for name, header in held.items() if header.dtype.name in _NOT_IN_V1]
+    unread = [name for name, header in held.items() if _NOT_IN_V1.fullmatch(header.dtype.name)]
     if version == "v1" and unread:
         progress.say(
             f"TensorFlow cannot restore {counted(len(unread), 'variable')} from V1, whose dtypes it"

@@ -10,8 +10,10 @@ from typing import cast
 import checkpoints
 from checkpoints.api import Checkpoint, Version
 from checkpoints.errors import UsageError, counted
-from checkpoints.family import Family, Kind
+from checkpoints.family import Kind
+from checkpoints.files import is_same_place
 from checkpoints.mapped import map_file
+from checkpoints.placing import Place
 from checkpoints.progress import Progress
 from checkpoints.selection import select
 from checkpoints.steps import STEP, step_of, step_variables
@@ -50,11 +52,13 @@ def write(request: Request, progress: Progress) -> Conversion:
     if family is None:
         return thawed.write(request, progress)
     _refuse_graph_options(request)
-    is_same_file = family.prefix.resolve() == request.destination.resolve()
-    if is_same_file and family.kind == _KINDS[request.form]:
+    is_same = is_same_place(family.prefix, request.destination)
+    if is_same and family.kind == _KINDS[request.form]:
         raise UsageError(
             f"{request.destination} is the source itself.", next_step="Name another output."
         )
+    # Before anything is read or said.
+    Place(request.destination, request.form, overwrite=request.overwrite)
     with checkpoints.open(family) as saved:
         if saved.objects is not None:
             progress.say(f"{family.prefix.name} is object-based; what is written goes by names.")
@@ -105,14 +109,10 @@ def write(request: Request, progress: Progress) -> Conversion:
         outputs=(),
         nodes=None if travelling is None else travelling.num_nodes,
         parameters=parameters,
-        num_bytes=sum(file.stat().st_size for file in (*written.files, *_meta_of(written))),
+        num_bytes=written.num_bytes,
         verification=NOT_VERIFIED if request.verify == "none" else PROVED,
         metadata=metadata,
     )
-
-
-def _meta_of(family: Family) -> list[Path]:
-    return [] if family.meta is None else [family.meta]
 
 
 def _refuse_graph_options(request: Request) -> None:

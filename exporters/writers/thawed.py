@@ -57,7 +57,6 @@ def write(request: Request, progress: Progress) -> Conversion:
             trust=request.trust,
             progress=progress,
         )
-    files = [*written.files, *([] if written.meta is None else [written.meta])]
     graph = thawing.thawed.graph
     return Conversion(
         path=written.prefix,
@@ -68,7 +67,7 @@ def write(request: Request, progress: Progress) -> Conversion:
         outputs=tuple(Endpoint.of(graph, tensor) for tensor in thawing.outputs),
         nodes=None if is_variables_only else len(graph.nodes),
         parameters=sum(math.prod(variable.shape) for variable in selected.variables.values()),
-        num_bytes=sum(file.stat().st_size for file in files),
+        num_bytes=written.num_bytes,
         verification=verification,
         metadata=thawing.metadata,
     )

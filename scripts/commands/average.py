@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,11 +33,14 @@ def command(output: Output, sources: tuple[str, ...], destination: str, **option
 
     Float variables become their mean, summed in 64 bits; the step becomes the highest; other
     variables are the newest checkpoint's, which is said where they differ. What is written is
-    read again and compared.
+    read again and compared. A .meta beside A goes with it, its Saver made to fit; DST cannot be
+    one of the sources.
     """
     import checkpoints
+    from exporters.savers.travelling import carried_meta
 
-    done = checkpoints.average(sources, destination, progress=output, **options)
+    meta = functools.partial(carried_meta, progress=output)
+    done = checkpoints.average(sources, destination, meta=meta, progress=output, **options)
     output.result(done.as_json(), _text(done))
     output.next(shell_words("slimtune", "inspect", done.path))
 

@@ -61,7 +61,7 @@ def _refuse_output(out: Path, overwrite: bool) -> None:
     from checkpoints.errors import OutputExistsError, listed
     from checkpoints.files import refuse_existing
 
-    refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite, is_directory=True)
     ours = {FIGURES, PLOT, TABLE}
     others = sorted(p.name for p in out.iterdir() if p.name not in ours) if out.is_dir() else []
     if others:

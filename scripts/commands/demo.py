@@ -50,7 +50,7 @@ def command(output: Output, out: str, per_class: int, seed: int, overwrite: bool
 
     began = time.monotonic()
     directory = Path(out)
-    refuse_existing(directory, overwrite)
+    refuse_existing(directory, overwrite, is_directory=True)
     refuse_foreign_files(directory, OWN_FILES, "an earlier demo")
     with atomic_directory(directory, overwrite):
         pass

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scripts.output import Output
 from scripts.verb import verb
+
+if TYPE_CHECKING:
+    from checkpoints.family import Family
 
 _META = ".meta"
 _OF_NODES = ("checkpoint", "constant", "edge", "function", "loop")
@@ -53,6 +56,9 @@ def _checkpoint_or_records(path: str, output: Output) -> dict[str, Any]:
     from checkpoints.errors import UnsupportedError
 
     try:
+        meta = _meta_of(path)
+        if meta is not None:
+            return _with_graph(meta, output)
         return checkpoints.verify(path, progress=output).as_json()
     except UnsupportedError:
         file = Path(path)
@@ -64,6 +70,27 @@ def _checkpoint_or_records(path: str, output: Output) -> dict[str, Any]:
                 raise
             return graph.as_json()
     return _records(path, "tfrecord", [(file, None)], output)
+
+
+def _meta_of(path: str) -> Family | None:
+    """The checkpoint, where a graph is beside it."""
+    from checkpoints.errors import CheckpointError
+    from checkpoints.family import resolve
+
+    try:
+        family = resolve(path)
+    except CheckpointError:  # its files are not whole, which is what verify tells
+        return None
+    return None if family.meta is None else family
+
+
+def _with_graph(family: Family, output: Output) -> dict[str, Any]:
+    """A checkpoint and the graph beside it."""
+    import exporters
+
+    found = exporters.verify(str(family.meta), progress=output).as_json()
+    del found["checkpoint"]
+    return found | {"path": str(family.prefix), "kind": family.kind, "meta": str(family.meta)}
 
 
 def _dataset(path: Path, output: Output) -> dict[str, Any]:
@@ -129,7 +156,13 @@ def _text(result: dict[str, Any]) -> str:
     first, *others = result["problems"]
     noun = "node" if first["kind"] in _OF_NODES else "variable"
     named = "" if first["name"] is None else f"{noun} {first['name']}: "
-    lines = [what, f"{first['path']}: {named}{first['detail']}"]
+    lines = [what, f"{first['path']}: {named}{_detail(first)}"]
     if others:
         lines.append(f"and {len(others)} more (--json lists all)")
     return "\n".join(lines)
+
+
+def _detail(problem: dict[str, Any]) -> str:
+    """What is wrong, without the file's name, which stands before it already."""
+    detail: str = problem["detail"]
+    return detail.removeprefix(problem["path"]).lstrip(": ")

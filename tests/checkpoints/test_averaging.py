@@ -156,10 +156,33 @@ def test_the_mean_is_read_again(tmp_path, sources, monkeypatch):
     assert not [path for path in tmp_path.iterdir() if "mean" in path.name]
 
 
-def test_in_the_place_of_one_of_its_sources(tmp_path, sources):
-    checkpoints.average(sources, sources[0], overwrite=True)
-    with checkpoints.open(sources[0]) as saved:
-        assert saved["half"].tolist() == [2.5]
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_none_of_its_sources_is_replaced(tmp_path, sources, version):
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UsageError, match="is one of the sources"):
+        checkpoints.average(sources, sources[1], version=version, overwrite=True)
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="is one of the sources"):
+        checkpoints.average(sources, tmp_path / "link" / sources[0].name, overwrite=True)
+    (tmp_path / "link").unlink()
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_one_path_is_no_list_of_sources(sources, tmp_path):
+    with pytest.raises(UsageError, match="takes two checkpoints") as caught:
+        checkpoints.average(str(sources[0]), tmp_path / "mean.ckpt")
+    assert caught.value.received == repr(str(sources[0]))
+
+
+def test_a_sum_beyond_64_bits_has_a_mean(tmp_path):
+    largest = np.finfo(np.float64).max
+    for name, other in (("a", largest), ("b", np.inf)):
+        checkpoints.write(tmp_path / name, {"w": np.array([largest, -largest, other, -0.0])})
+    done = checkpoints.average([tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
+    assert done.not_finite == {"w": 1}
+    with checkpoints.open(tmp_path / "mean") as saved:
+        assert saved["w"].tolist() == [largest, -largest, np.inf, 0.0]
+        assert np.signbit(saved["w"][3])
 
 
 def test_large_variables_are_averaged_in_pieces(tmp_path):

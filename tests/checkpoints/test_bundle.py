@@ -383,7 +383,7 @@ def test_files_that_only_look_like_shards_stay(prefix):
     assert notes.read_bytes() == b"text"
     with pytest.raises(OutputExistsError, match="notes is already there"):
         checkpoints.write(notes, VALUES, version="v1")
-    with pytest.raises(OutputExistsError, match="is already there"):
+    with pytest.raises(OutputExistsError, match="is a directory and is not replaced"):
         checkpoints.write(prefix.parent, VALUES, version="v1", overwrite=True)
 
 

@@ -88,10 +88,10 @@ def test_a_variable_too_large_for_v1_fits_in_slices(tmp_path):
 
     too_large = [Content("w", FLOAT, (4, MAX_VALUE_BYTES // 8))]
     with pytest.raises(UnsupportedError, match="variable w is too large") as caught:
-        write_slices(tmp_path / "m", too_large, read, [])
+        write_slices(tmp_path / "m", too_large, read)
     assert "--partition N" in caught.value.next_step
     with pytest.raises(EnoughError):
-        write_slices(tmp_path / "m", too_large, read, [], Slicing(4))
+        write_slices(tmp_path / "m", too_large, read, Slicing(4))
 
 
 def pieces_of(values, slicing):

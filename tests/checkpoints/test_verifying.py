@@ -183,7 +183,7 @@ def test_a_cut_safetensors_file(tmp_path):
 def test_bytes_that_no_variable_uses_do_no_harm(tmp_path):
     with pytest.raises(NotFoundError):
         checkpoints.verify(tmp_path / "m")
-    write_bundle(tmp_path / "m", VALUES.items(), [])
+    write_bundle(tmp_path / "m", VALUES.items())
     with data_of(tmp_path / "m").open("ab") as file:
         file.write(b"more")
     assert checkpoints.verify(tmp_path / "m").is_ok

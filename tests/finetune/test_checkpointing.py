@@ -130,10 +130,10 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before_it(saving, monk
 
 def test_what_a_killed_trainer_left_is_removed_and_nothing_else(tmp_path):
     run = Run(tmp_path)
-    left = ["model.ckpt-5.data-00000-of-00001", "model.ckpt-5.meta", ".x.0123abcd.partial"]
+    left = ["model.ckpt-5.data-00000-of-00001", "model.ckpt-5.meta", ".x.0123456789abcdef.partial"]
     kept = ["model.ckpt-4.index", "model.ckpt-4.meta", "model.ckpt-5.txt", ".hidden", "x.partial"]
     for name in (*left, *kept):
         (tmp_path / name).write_text("")
-    (tmp_path / ".saving.89abcdef.partial").mkdir()
+    (tmp_path / ".saving.0123456789abcdef.partial").mkdir()
     clear_leftovers(run.directory)
     assert names(run) == sorted(kept)

@@ -149,7 +149,7 @@ def test_a_damaged_record(verify, records, place):
     records.write_bytes(content)
     code, out, _ = verify(records)
     assert code == 1
-    assert out.splitlines()[1].startswith(f"{records}: {records}: record {2 if place < 0 else 0} ")
+    assert out.splitlines()[1].startswith(f"{records}: record {2 if place < 0 else 0} ")
 
 
 def test_a_dataset_directory(verify, tmp_path):
@@ -179,3 +179,18 @@ def test_what_cannot_be_verified(verify, tmp_path):
     code, out, _ = verify(tmp_path / "words", "--json")
     assert code == 1 and json.loads(out)["error"]["received"] == "a text file"
     assert verify(tmp_path / "none")[0] == 1
+
+
+def test_the_graph_beside_a_checkpoint_is_looked_at_too(verify, prefix):
+    meta = prefix.with_name("m.ckpt.meta")
+    meta.write_bytes(b"garbage")
+    code, out, _ = verify(prefix)
+    assert code == 1
+    first, second = out.splitlines()
+    assert first == f"{prefix}: 0 nodes, 14 variables, 0.0 MB"
+    assert second.startswith(f"{meta}: is not a graph. expected a GraphDef, MetaGraphDef")
+    meta.write_bytes(MetaGraphDef(graph_def=GraphDef()).SerializeToString())
+    code, out, _ = verify(prefix, "--json")
+    result = json.loads(out)
+    assert (code, result["kind"], result["path"]) == (1, "checkpoint-v2", str(prefix))
+    assert result["meta"] == str(meta) and result["variables"] == 14

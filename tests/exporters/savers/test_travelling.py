@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from exporters.graph import read_graph
 from exporters.savers.meta_graph import importable_version
 from exporters.savers.meta_proof import prove_meta
 from exporters.savers.nodes import read_saver
+from exporters.savers.travelling import carried_meta
 from exporters.values import header_of
 
 FLOAT = np.dtype("float32")
@@ -172,9 +174,11 @@ def test_there_and_back_is_the_same_to_the_byte(dense_net, meta, write, tmp_path
 
 def test_the_same_version_and_keys_keep_the_file_as_it_is(write, meta, tmp_path):
     prefix = write(meta)
-    Path(f"{prefix}.meta").write_bytes(b"nobody reads it")
+    # A field that nobody knows.
+    content = Path(f"{prefix}.meta").read_bytes() + b"\xfa\x3f\x03new"
+    Path(f"{prefix}.meta").write_bytes(content)
     done = exporters.convert(prefix, tmp_path / "copy", to="v1")
-    assert (tmp_path / "copy.meta").read_bytes() == b"nobody reads it"
+    assert (tmp_path / "copy.meta").read_bytes() == content
     assert done.notes == ("model.meta goes with it, as it is.",)
 
 
@@ -223,6 +227,7 @@ def test_an_object_based_checkpoint_whose_saver_knows_its_keys(meta, write, dens
     text = np.empty((), object)
     text[()] = graph.SerializeToString(deterministic=True)
     checkpoints.write(prefix, values | {"_CHECKPOINTABLE_OBJECT_GRAPH": text}, overwrite=True)
+    Path(f"{prefix}.meta").write_bytes(meta.SerializeToString(deterministic=True))
     done = exporters.convert(prefix, tmp_path / "m.ckpt")
     assert saver_in(tmp_path / "m.ckpt").saves[0].keys == [b"fc/weights", b"fc/biases"]
     assert any("is object-based" in note for note in done.notes)
@@ -331,6 +336,30 @@ def test_a_graph_that_cannot_go_is_said_or_refused(meta, write, tmp_path, damage
     with pytest.raises((GraphError, UnsupportedError), match=reason):
         exporters.convert(prefix, tmp_path / "n.ckpt", selection=selection, graph=graph)
     assert not list(tmp_path.glob("n.ckpt*"))
+
+
+def test_what_is_no_graph_does_not_travel_unseen(meta, write, tmp_path):
+    prefix = write(meta)
+    Path(f"{prefix}.meta").write_bytes(b"garbage")
+    done = exporters.convert(prefix, tmp_path / "m.ckpt", to="v1")
+    assert not (tmp_path / "m.ckpt.meta").exists()
+    assert f"No .meta was written: {prefix}.meta is not a graph." in "\n".join(done.notes)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2", "npz"])
+def test_the_graph_of_the_first_goes_with_a_mean(meta, write, dense_net, tmp_path, version, heard):
+    prefix = write(meta)
+    other = {name: value + 2 for name, value in dense_net.values.items()}
+    checkpoints.write(tmp_path / "other", other)
+    carried = partial(carried_meta, progress=heard)
+    sources = [prefix, tmp_path / "other"]
+    done = checkpoints.average(sources, tmp_path / "mean", version=version, meta=carried)
+    if version == "npz":
+        assert not (tmp_path / "mean.meta").exists() and not heard.said
+        return
+    assert read_meta(tmp_path / "mean").saver_def.version == int(version[1])
+    assert exporters.verify(tmp_path / "mean.meta").is_ok
+    assert done.num_bytes == sum(path.stat().st_size for path in tmp_path.glob("mean*"))
 
 
 def test_a_graph_of_other_shapes_is_refused(meta, write, dense_net, tmp_path):

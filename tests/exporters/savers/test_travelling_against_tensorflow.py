@@ -176,6 +176,55 @@ def test_slices_of_a_partitioned_variable_stay_slices(
         assert np.array_equal(saved["w"], np.concatenate(parts))
 
 
+@pytest.mark.parametrize(("dtype", "goes"), [("float16", False), ("bfloat16", True)])
+def test_slices_in_a_dtype_of_which_tensorflow_restores_none(tf, make, tmp_path, dtype, goes):
+    def build(tf):
+        v1 = tf.compat.v1
+        v1.get_variable("w", [7, 2], partitioner=v1.fixed_size_partitioner(3))
+        v1.get_variable("b", [2])
+
+    made = make(build)
+    there = tmp_path / "m.ckpt"
+    done = exporters.convert(made.prefix, there, selection=Selection(dtype=dtype))
+    assert Path(f"{there}.meta").exists() is goes
+    if goes:
+        found = restored(tf, there, made.values)
+        wanted = made.values["w/part_0"].astype(tf.bfloat16.as_numpy_dtype)
+        assert np.array_equal(found["w/part_0"], wanted.astype(np.float32))
+        return
+    said = "\n".join(done.notes)
+    assert "TensorFlow restores no slices of their dtype in the checkpoint:\n  w: float16" in said
+    assert "Next: Write them in a dtype that it restores" in said
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Dtype half not supported"):
+        tf.raw_ops.RestoreV2(
+            prefix=str(there),
+            tensor_names=["w"],
+            shape_and_slices=["7 2 0,3:0,2"],
+            dtypes=[tf.half],
+        )
+
+
+def test_what_tensorflow_restores_from_v1_is_not_doubted(tf, make, tmp_path):
+    def build(tf):
+        for name in ("uint32", "uint64"):
+            tf.compat.v1.get_variable(name, initializer=np.array([7, 9], name), use_resource=True)
+        tf.compat.v1.get_variable("b", [2], dtype=tf.bfloat16)
+
+    made = make(build)
+    done = exporters.convert(made.prefix, tmp_path / "m", to="v1")
+    assert [note for note in done.notes if "cannot restore" in note] == [
+        "TensorFlow cannot restore 1 variable from V1, whose dtypes it does not read there: b."
+    ]
+    for name in ("uint32", "uint64"):
+        (found,) = tf.raw_ops.RestoreV2(
+            prefix=str(tmp_path / "m"),
+            tensor_names=[name],
+            shape_and_slices=[""],
+            dtypes=[tf.as_dtype(name)],
+        )
+        assert found.numpy().tolist() == [7, 9]
+
+
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_variables_that_were_renamed_and_dropped(tf, make, tmp_path, version):
     def build(tf):
