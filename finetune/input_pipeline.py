@@ -90,7 +90,11 @@ def training_dataset(
     batches = tf.data.Dataset.range(start_step * batch_size, _ENDLESS, chunk)
     batches = batches.map(read).prefetch(2).unbatch()
     batches = batches.map(prepare, num_parallel_calls=threads or available_cores())
-    return _finished(batches.batch(batch_size, drop_remainder=True))
+    finished = _finished(batches.batch(batch_size, drop_remainder=True))
+    options = tf.data.Options()
+    # A training session runs one operation at a time; batches are made beside it.
+    options.threading.private_threadpool_size = available_cores() + 1
+    return finished.with_options(options)
 
 
 def views_dataset(
