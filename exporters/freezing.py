@@ -118,6 +118,7 @@ def prepare(
     drop_checks: bool = False,
     keep_training: bool = False,
     keep_variables: bool = False,
+    raw: bool = False,
     progress: Progress = SILENT,
 ) -> FrozenGraph:
     """Prunes a graph to its outputs, puts it into inference mode and fits the variables to it.
@@ -137,6 +138,7 @@ def prepare(
       drop_checks: whether assertions, numeric checks and prints are taken out.
       keep_training: whether nodes that belong to training are left as they are.
       keep_variables: whether the graph is to be written without the values of its variables.
+      raw: whether variables get their own values where the graph's Saver takes their averages.
       progress: told what was chosen and cut.
 
     Raises:
@@ -186,7 +188,7 @@ def prepare(
         graph=pruned,
         outputs=inference.outputs,
         inputs=inference.inputs + tuple(further),
-        variables=fit_variables(graph, pruned, values),
+        variables=fit_variables(graph, pruned, values, raw=raw),
         handles=handles,
         values=values,
         metadata=metadata,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import checkpoints
 from checkpoints.api import Checkpoint
-from checkpoints.errors import GraphError, UsageError
+from checkpoints.errors import GraphError, UsageError, counted
 from checkpoints.files import refuse_existing
 from checkpoints.names import averaged_names
 from checkpoints.progress import Progress
@@ -22,8 +22,10 @@ from exporters.labels import count_classes, is_probabilities, refuse_other_count
 from exporters.metadata import Metadata, read_metadata, stored_metadata
 from exporters.names import TensorName, tensor_of
 from exporters.proofs.verdict import Verification
+from exporters.savers.names import saved_names
 from exporters.sources import Source, graph_wanted, run_directory
 from exporters.values import Values
+from exporters.variables import restored_from_averages
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
             raise graph_wanted(source, saved)
         whole = as_graph(source.graph)
         metadata = request.metadata or read_metadata(whole) or stored_metadata(saved)
-        values = _selected(saved, request, progress)
+        values = _selected(saved, whole, request, progress)
         if metadata is not None and source.step is not None:
             metadata = replace(metadata, step=source.step)
         frozen = prepare(
@@ -58,6 +60,7 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
             drop_checks=request.drop_checks,
             keep_training=request.keep_training,
             keep_variables=request.options.keep_variables or request.form == "meta",
+            raw=request.selection.weights == "raw",
             progress=progress,
         )
         yield replace(frozen, metadata=_describe(frozen, request))
@@ -150,7 +153,7 @@ def _inputs_of_signature(
     return texts
 
 
-def _selected(saved: Values, request: Request, progress: Progress) -> Values:
+def _selected(saved: Values, graph: Graph, request: Request, progress: Progress) -> Values:
     if not isinstance(saved, Checkpoint):
         return saved
     selection = request.selection
@@ -158,6 +161,16 @@ def _selected(saved: Values, request: Request, progress: Progress) -> Values:
     if selection.weights == "auto" and is_run and averaged_names(saved.variables):
         # Whoever trained with averages had these evaluated.
         selection = replace(selection, weights="ema")
+    if selection.weights == "auto":
+        names = saved_names(graph)
+        averaged = [node for node in restored_from_averages(names) if names[node] in saved]
+        if averaged:
+            progress.say(
+                f"Weights: the averages of {counted(len(averaged), 'variable')}, since the graph's"
+                " own Saver restores these (--weights raw takes the variables themselves)."
+            )
+            # The names are the Saver's, so nothing is to be taken for anything else.
+            selection = replace(selection, weights="raw")
     selected = select(saved, selection, progress=progress)
     if saved.objects is None:
         return selected

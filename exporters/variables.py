@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checkpoints.dtypes import name_of_number
 from checkpoints.errors import GraphError, UnsupportedError, listed, near_names
 from checkpoints.messages import DataType, NodeDef
+from checkpoints.names import averaged_names
 from exporters.graph import Graph, dimensions
 from exporters.names import IMPORT_PREFIX
 from exporters.ops import HANDLE_PASSES, HANDLE_READS, HANDLE_VARIABLES, VARIABLES
@@ -39,29 +40,36 @@ class FrozenVariable:
         return math.prod(self.header.shape) * itemsize
 
 
-def fit_variables(graph: Graph, pruned: Graph, values: Values) -> dict[str, FrozenVariable]:
+def fit_variables(
+    graph: Graph, pruned: Graph, values: Values, *, raw: bool = False
+) -> dict[str, FrozenVariable]:
     """Finds each variable of a pruned graph among the values.
 
     The graph's own Saver says under which name a variable was saved; without one, or where the
     values have no such name, it is the name of the node, else the name it is shared under, else
-    the node's without `import/`.
+    the node's without `import/`. Where the Saver restores a variable from its moving average, as
+    that of an evaluation graph does, and the values have no average, it is the name without.
 
     Args:
       graph: the whole graph, its Saver included.
       pruned: the part of it whose variables are wanted.
       values: the variables by name.
+      raw: whether moving averages are left alone, whatever the Saver says.
 
     Raises:
       GraphError: variables are absent or of another dtype or shape; all are listed.
     """
     nodes = [node for node in pruned.nodes.values() if node.op in VARIABLES]
     saved = saved_names(graph) if nodes else {}
+    averaged = restored_from_averages(saved)
     parts = getattr(values, "parts", {})
     fitted: dict[str, FrozenVariable] = {}
     absent, misfits = [], []
     for node in nodes:
         # Where the node is a slice of a variable, the values have it under the node's name.
-        names = [node.name] if node.name in parts else _names_of(node, saved)
+        names = [node.name] if node.name in parts else _names_of(node, saved, averaged)
+        if raw and node.name in averaged:
+            names = [averaged[node.name]]
         key = next((name for name in names if name in values), None)
         if key is None:
             absent.append(node.name)
@@ -76,14 +84,25 @@ def fit_variables(graph: Graph, pruned: Graph, values: Values) -> dict[str, Froz
     return fitted
 
 
-def _names_of(node: NodeDef, saved: dict[str, str]) -> Iterator[str]:
+def restored_from_averages(saved: dict[str, str]) -> dict[str, str]:
+    """Variable's node -> its name in the checkpoint, where the Saver reads its moving average.
+
+    So it is where a Saver was made of ExponentialMovingAverage.variables_to_restore().
+
+    Args:
+      saved: what `saved_names` gives.
+    """
+    return {
+        node: name for node, key in saved.items() for name in averaged_names((key,)) if node != key
+    }
+
+
+def _names_of(node: NodeDef, saved: dict[str, str], averaged: dict[str, str]) -> Iterable[str]:
     """Names a variable may have in a checkpoint, the likeliest first."""
-    if node.name in saved:
-        yield saved[node.name]
-    yield node.name
+    names = [saved.get(node.name, node.name), averaged.get(node.name, node.name), node.name]
     if "shared_name" in node.attr:
-        yield node.attr["shared_name"].s.decode("utf-8", "replace")
-    yield node.name.removeprefix(IMPORT_PREFIX)
+        names.append(node.attr["shared_name"].s.decode("utf-8", "replace"))
+    return [*names, node.name.removeprefix(IMPORT_PREFIX)]
 
 
 def _misfit_error(
