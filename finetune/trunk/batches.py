@@ -25,7 +25,7 @@ from finetune.input_pipeline import training_dataset
 from finetune.planning import read_values
 from finetune.precision import has_bfloat16
 from finetune.preprocessing import Preprocessing
-from finetune.trunk.cut import find_cut, replace_by_placeholder, variables_before
+from finetune.trunk.cut import before_dropout, find_cut, replace_by_placeholder, variables_before
 from finetune.trunk.extraction import extract
 from finetune.trunk.frozen import Trunk, freeze_trunk, with_precision
 from finetune.trunk.store import FeatureStore
@@ -112,6 +112,7 @@ class StepBatches:
           variables: all variables of the net.
           bottleneck: what feeds the main head.
         """
+        bottleneck = before_dropout(bottleneck)
         self.cut = find_cut(fetches, self.images, changing, [self.labels], bottleneck)
         if self.cut is None:
             self._initializer = self._iterator.make_initializer(self._pictures())

@@ -76,6 +76,28 @@ def variables_before(tensor: Any, variables: Sequence[Any]) -> list[Any]:
     return [variable for variable in variables if variable.op in needed]
 
 
+def before_dropout(tensor: Any) -> Any:
+    """What dropout in training mode was given: what comes out of it in evaluation.
+
+    Args:
+      tensor: what may be the result of tf.nn.dropout or its stateless form: a selection of
+        products with one factor.
+
+    Returns:
+      The tensor before them; the same tensor where it is none.
+    """
+    selected = tensor
+    while selected.op.type == "Identity":
+        selected = selected.op.inputs[0]
+    if selected.op.type not in ("Select", "SelectV2"):
+        return tensor
+    product = selected.op.inputs[1]
+    if product.op.type not in ("Mul", "RealDiv"):
+        return tensor
+    values = [given for given in product.op.inputs if given.op.type != "Const"]
+    return values[0] if len(values) == 1 else tensor
+
+
 def replace_by_placeholder(tensor: Any, name: str) -> Any:
     """Lets everything that takes a tensor take a new placeholder of its shape instead.
 

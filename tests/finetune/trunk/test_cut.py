@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exporters.runtime import load_tensorflow
-from finetune.trunk.cut import find_cut, replace_by_placeholder, variables_before
+from finetune.trunk.cut import before_dropout, find_cut, replace_by_placeholder, variables_before
 
 pytestmark = pytest.mark.tensorflow
 
@@ -74,6 +74,10 @@ def test_what_is_random_is_not_stored(chain):
     assert find_cut(*arguments).op.name == "dropout/Mul"
     assert find_cut(*arguments, bottleneck=chain.pooled) is chain.pooled
     assert find_cut(*arguments, bottleneck=chain.images) is not chain.images
+    assert before_dropout(noisy) is chain.pooled
+    assert before_dropout(tf.identity(noisy)) is chain.pooled
+    twice = chain.pooled * 2.0
+    assert before_dropout(twice) is twice
 
 
 def test_what_needs_the_pictures_too_cannot_be_cut(chain):
