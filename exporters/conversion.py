@@ -20,7 +20,7 @@ from exporters.names import TensorName
 from exporters.options import ModelOptions
 from exporters.proofs.verdict import Verification, VerifyMode
 from exporters.rewrites.settings import parse_settings
-from exporters.sources import Source, find_source
+from exporters.sources import Source, find_source, refuse_source
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,8 @@ def convert(
       progress: told of choices, and how far the work is.
 
     Raises:
-      UsageError: the name tells no form, or an option does not go with it.
+      UsageError: the name tells no form, an option does not go with it, or a file of the source
+        would be replaced.
       UnsupportedError: the model does not fit into the form.
       OutputExistsError: the destination is there and may not be replaced.
       NotFoundError: a file is not there.
@@ -230,6 +231,7 @@ def convert(
         slicing=slicing,
         options=options,
     )
+    refuse_source(request.source, request.destination, request.form)
     conversion = _load(form.writer)(request, notes)
     return replace(conversion, notes=tuple(notes.lines))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkpoints.errors import GraphError, NotFoundError, UnsupportedError
+from checkpoints.errors import GraphError, NotFoundError, UnsupportedError, UsageError
 from checkpoints.family import Family, resolve
+from checkpoints.files import is_same_place
 from checkpoints.progress import SILENT, Progress
 from checkpoints.scopes import in_scope
 from exporters.values import Values, header_of
@@ -67,6 +69,40 @@ def find_source(
     if graph is None:
         graph = _graph_for(family, progress)
     return Source(graph, family)
+
+
+def refuse_source(source: Source, destination: Path, form: str) -> None:
+    """Raises UsageError where writing would replace a file that is read.
+
+    Args:
+      source: where the conversion starts.
+      destination: what is to be written; a directory for a SavedModel.
+      form: the name of its form. Whether a checkpoint may stand in the place of the one it is
+        made from is for its writer to say.
+    """
+    family = source.family
+    is_checkpoint = form in ("v1", "v2")
+    is_of_variables = is_checkpoint or form in ("npz", "safetensors")
+    own = [] if family is None else [*family.files, *filter(None, [family.meta])]
+    if is_of_variables and family is not None and is_same_place(family.prefix, destination):
+        return
+    if isinstance(source.graph, str | Path):
+        graph = Path(source.graph)
+        own += [file for file in graph.rglob("*") if file.is_file()] if graph.is_dir() else [graph]
+    written = [destination]
+    if is_checkpoint:
+        written += [Path(f"{destination}{ending}") for ending in (".index", ".meta")]
+    for file in own:
+        for path in written:
+            is_inside = Path(os.path.realpath(path)) in Path(os.path.realpath(file)).parents
+            if is_same_place(file, path) or (form == "saved-model" and is_inside):
+                raise UsageError(
+                    f"{destination}: {file} would be replaced, which is the source"
+                    f"{'' if len(own) == 1 else ' or a part of it'}.",
+                    expected="an output beside the source",
+                    received=str(destination),
+                    next_step="Name another output.",
+                )
 
 
 def run_directory(family: Family) -> Path | None:
