@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from checkpoints.errors import OutputError
 from checkpoints.progress import Task
 
 if TYPE_CHECKING:
@@ -18,6 +21,56 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 10.0
 """Without a terminal, progress is at most one line in so many seconds."""
+
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Text for people: control characters, which would steer a terminal, are spelled out.
+
+    New lines stay; where one stands in a name, `one_line` comes first.
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def one_line(name: str, width: int | None = None) -> str:
+    """A name as it stands in a row: new lines spelled out too, its middle left out beyond `width`."""
+    name = printable(name).replace("\n", "\\n")
+    if width is None or len(name) <= width:
+        return name
+    half = (width - 1) // 2
+    return f"{name[: width - 1 - half]}\N{HORIZONTAL ELLIPSIS}{name[-half:]}"
+
+
+def json_line(value: Mapping[str, Any]) -> str:
+    """JSON as its standard has it, in one line: what is no number (NaN, infinity) is null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    return f"{text}\n"
+
+
+@contextmanager
+def to_stdout() -> Iterator[None]:
+    """Sees that what is printed has got to where it should.
+
+    Raises:
+      OutputError: it has not, as on a full disk.
+      BrokenPipeError: nobody reads it any more.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"Standard output cannot be written: {error.strerror or error}.",
+            error,
+            next_step="Make room where it goes, or send it elsewhere.",
+        ) from error
 
 
 class Output:
@@ -39,24 +92,27 @@ class Output:
 
     def result(self, value: dict[str, Any], *renderables: RenderableType) -> None:
         """Prints `value` under --json, else the renderables, one below the other."""
-        if self.as_json:
-            sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
-            sys.stdout.flush()
-            return
-        for renderable in renderables:
-            if isinstance(renderable, str):
-                self.console.print(renderable, markup=False)
-            else:
-                self.console.print(renderable)
+        with to_stdout():
+            if self.as_json:
+                sys.stdout.write(json_line(value))
+                return
+            for renderable in renderables:
+                if isinstance(renderable, str):
+                    self.console.print(printable(renderable), markup=False)
+                else:
+                    self.console.print(renderable)
 
     def next(self, *commands: str) -> None:
         """Prints the commands that make sense now."""
         if not self.as_json:
-            for index, command in enumerate(commands):
-                self.console.print(f"{'Next:' if index == 0 else '  or '} {command}", markup=False)
+            with to_stdout():
+                for index, command in enumerate(commands):
+                    word = "Next:" if index == 0 else "  or "
+                    self.console.print(printable(f"{word} {command}"), markup=False)
 
     def say(self, text: str) -> None:
         """One line on stderr, above the bars where there are any."""
+        text = printable(text)
         if self._bars is not None:
             self._bars.console.print(text, markup=False, highlight=False)
         else:
@@ -66,6 +122,7 @@ class Output:
     @contextmanager
     def task(self, description: str, total: int | None, unit: str = "") -> Iterator[Task]:
         """A bar on a terminal; elsewhere a line every ten seconds."""
+        description = one_line(description)
         if not sys.stderr.isatty():
             yield _Lines(description, total, unit)
             return
@@ -155,6 +212,19 @@ class _Lines:
 
     def note(self, text: str) -> None:
         self._text = text
+
+
+def _finite(value: Any) -> Any:
+    """A value for JSON with null where numbers are none."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    return _finite(_plain(value))
 
 
 def _plain(value: Any) -> Any:

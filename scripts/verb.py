@@ -27,7 +27,10 @@ def verb(name: str, *, example: str) -> Callable[[Callable[..., None]], click.Co
             function(Output(as_json), **options)
 
         with_json = click.option(
-            "--json", "as_json", is_flag=True, help="Print one JSON object on stdout."
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print one JSON object on stdout; null where a number is NaN or infinite.",
         )(run)
         for parameter in getattr(with_json, "__click_params__", ()):
             if isinstance(parameter, click.Argument) or isinstance(parameter.type, click.Path):

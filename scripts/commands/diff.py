@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from checkpoints.command_lines import shell_words
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _graph_lines(found: GraphDifference) -> list[str]:
             lines.append(listed(map(_node_line, found.nodes[1:])))
     for title, nodes in (("Only in A", found.only_in_a), ("Only in B", found.only_in_b)):
         if nodes:
-            names = [f"{name} ({op})" for name, op in nodes]
+            names = [f"{one_line(name)} ({op})" for name, op in nodes]
             lines += [f"{title}: {counted(len(names), 'node')}", listed(names)]
     if found.functions:
         count = counted(len(found.functions), "function")
@@ -116,7 +116,7 @@ def _graph_lines(found: GraphDifference) -> list[str]:
 
 
 def _node_line(difference: NodeDifference) -> str:
-    start = f"{difference.name} ({difference.op})"
+    start = f"{one_line(difference.name)} ({difference.op})"
     figures = "" if difference.figures is None else _figures(difference.figures)
     if difference.swapped_with is not None:
         return f"{start} exchanged its values with {difference.swapped_with}; {figures}"
@@ -132,11 +132,11 @@ def _lines(found: Difference) -> list[str]:
     lines = [f"{found.a} (A) and {found.b} (B) differ; {same} the same"]
     for title, variables in (("Only in A", found.only_in_a), ("Only in B", found.only_in_b)):
         if variables:
-            names = [f"{v.name} {v.dtype_name} {list(v.shape)}" for v in variables]
+            names = [f"{one_line(v.name)} {v.dtype_name} {list(v.shape)}" for v in variables]
             lines += [f"{title}: {counted(len(names), 'variable')}", listed(names)]
     if found.headers:
         texts = [
-            f"{d.name}: {d.a.dtype_name} {list(d.a.shape)} and {d.b.dtype_name} {list(d.b.shape)}"
+            f"{one_line(d.name)}: {d.a.dtype_name} {list(d.a.shape)} and {d.b.dtype_name} {list(d.b.shape)}"
             + ("" if d.figures is None else f"; {_figures(d.figures)}")
             for d in found.headers
         ]
@@ -148,12 +148,13 @@ def _lines(found: Difference) -> list[str]:
 
 
 def _value_line(difference: ValueDifference) -> str:
+    name = one_line(difference.name)
     if difference.figures is None:
-        return f"{difference.name}: cannot be read: {difference.detail}"
+        return f"{name}: cannot be read: {difference.detail}"
     figures = _figures(difference.figures)
     if difference.swapped_with is not None:
-        return f"{difference.name}: exchanged its values with {difference.swapped_with}; {figures}"
-    return f"{difference.name}: {figures}"
+        return f"{name}: exchanged its values with {one_line(difference.swapped_with)}; {figures}"
+    return f"{name}: {figures}"
 
 
 def _figures(figures: Figures) -> str:

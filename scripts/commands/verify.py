@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _text(result: dict[str, Any]) -> str:
         return "\n".join([f"{what}, all whole", *result["notes"]])
     first, *others = result["problems"]
     noun = "node" if first["kind"] in _OF_NODES else "variable"
-    named = "" if first["name"] is None else f"{noun} {first['name']}: "
+    named = "" if first["name"] is None else f"{noun} {one_line(first['name'])}: "
     lines = [what, f"{first['path']}: {named}{_detail(first)}"]
     if others:
         lines.append(f"and {len(others)} more (--json lists all)")

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
-from scripts.output import Output
+from scripts.output import Output, one_line
 
 STATISTICS = ("min", "max", "mean", "std", "nan_count", "infinite_count")
+_LONGEST_NAME = 120
 _HEADER = ("NAME", "DTYPE", "SHAPE", "ROLE")
 
 
@@ -72,10 +73,11 @@ def _batch_norm_notes(untouched: list[str], count: int) -> list[str]:
 
 
 def table(variables: list[dict[str, Any]], stats: bool) -> list[str]:
-    """A line a variable, however long its name: it is searched as often as it is read."""
+    """A line a variable; only of a very long name the middle is left out."""
     rows = [_HEADER + (tuple(word.upper() for word in STATISTICS) if stats else ())]
     for variable in variables:
-        row = (variable["name"], variable["dtype"], _shape(variable["shape"]), variable["role"])
+        name = one_line(variable["name"], _LONGEST_NAME)
+        row = (name, variable["dtype"], _shape(variable["shape"]), variable["role"])
         figures = tuple(_figure(variable.get(word)) for word in STATISTICS) if stats else ()
         rows.append(row + figures)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -161,7 +161,7 @@ def test_names_that_are_no_utf_8_are_shown_escaped(pets):
 def test_help_loads_neither_tensorflow_nor_numpy():
     program = (
         "import sys\n"
-        "from scripts.main import cli\n"
+        "from scripts.command_line import cli\n"
         "for words in (['data'], ['data', 'build'], ['data', 'check'], ['data', 'show'],\n"
         "              ['data', 'download']):\n"
         "    cli.main([*words, '--help'], standalone_mode=False)\n"
