@@ -26,6 +26,7 @@ from exporters.metadata import Metadata, read_metadata
 from exporters.names import METADATA_NODE, TensorName, is_control, node_of, tensor_of
 from exporters.rewrites.prune import prune
 from exporters.runtime import load_tensorflow
+from exporters.safety import refuse_unsafe
 from exporters.shapes.sizes import Shape
 from exporters.sources import find_source
 from exporters.thawed.initialisers import initial_for
@@ -167,7 +168,8 @@ def read_graph_net(
       progress: told what was guessed and found.
 
     Raises:
-      GraphError: input or bottleneck cannot be told or are not there.
+      GraphError: input or bottleneck cannot be told or are not there, or the part between them
+        reaches files, the network or Python.
     """
     source = find_source(path, checkpoint=checkpoint, progress=progress)
     whole = as_graph(source.graph)
@@ -185,6 +187,8 @@ def read_graph_net(
             progress=progress,
         )
         graph = Graph(frozen_graph_def(frozen), "graph-def", whole.path)
+        # It becomes a part of a training graph, which has no business with files and networks.
+        refuse_unsafe(graph.graph_def, False, whole.label)
     kept = {frozen.outputs[0].node, frozen.inputs[0].node}
     weights = tuple(
         weight

@@ -116,6 +116,11 @@ class StepBatches:
         self.cut = find_cut(fetches, self.images, changing, [self.labels], bottleneck)
         if self.cut is None:
             self._initializer = self._iterator.make_initializer(self._pictures())
+            if self._config.cache == "on" or self._config.views is not None:
+                self._progress.say(
+                    "Steps run on pictures: no tensor before what trains is all that it is fed "
+                    "from, so there are no features to store, as --cache and --views would."
+                )
             return
         v1 = load_tensorflow().compat.v1
         self.is_bottleneck = self.cut is bottleneck

@@ -17,6 +17,9 @@ from finetune.trunk.views import Views
 
 BATCH_SIZE = 32
 
+SHARD_SECONDS = 30.0
+"""A smaller shard is written after so long; a kill loses no more work."""
+
 
 def extract(
     trunk: Trunk,
@@ -43,7 +46,7 @@ def extract(
       DataError: a picture is damaged.
       OSError: the disk is full.
     """
-    began = time.monotonic()
+    began = last = time.monotonic()
     shard_pictures = max(BATCH_SIZE, SHARD_BYTES // store.record_bytes)
     waiting: list[NDArray[Any]] = []
     done = written = 0
@@ -54,9 +57,11 @@ def extract(
             ):
                 waiting.append(activations)
                 done += len(activations)
-                if done - written >= shard_pictures or done == len(missing):
+                now = time.monotonic()
+                is_due = done - written >= shard_pictures or now - last >= SHARD_SECONDS
+                if is_due or done == len(missing):
                     store.write(missing[written:done], np.concatenate(waiting))
-                    waiting, written = [], done
+                    waiting, written, last = [], done, now
                 task.advance(len(activations))
                 task.note(f"{done / (time.monotonic() - began):.0f} pictures/s")
         except GraphError as error:

@@ -135,6 +135,20 @@ def test_what_a_file_does_not_have_is_said(frozen, options, error, text):
         plan(net=str(frozen), classes=3, **options)
 
 
+def test_a_file_that_reads_files_is_not_built_into_a_training_graph(tmp_path):
+    tf = load_tensorflow()
+    v1 = tf.compat.v1
+    with v1.Graph().as_default() as graph:
+        images = v1.placeholder(v1.float32, [None, 16, 16, 3], name="pictures")
+        length = tf.strings.length(tf.io.read_file("/etc/hostname"))
+        pooled = tf.reduce_mean(images, [1, 2]) + tf.cast(length, tf.float32)
+        tf.matmul(pooled, tf.ones([3, 2]), name="logits")
+    path = tmp_path / "reads.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(GraphError, match="more than compute"):
+        plan(net=str(path), classes=3)
+
+
 def test_options_of_files_are_refused_for_registered_nets(tiny_net):
     with pytest.raises(UsageError, match="--bottleneck: the net tiny is registered"):
         plan(net="tiny", checkpoint="none", classes=3, bottleneck="x")
