@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -27,6 +28,10 @@ from exporters.rewrites.prune import prune
 from exporters.safety import refuse_unsafe
 
 Array = npt.NDArray[Any]
+
+_HEADING = "Graph execution error:"
+_NODE = re.compile(r"\{\{(?:function_)?node ([^}]*)\}\}")
+_UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
 
 
 def load_tensorflow() -> Any:
@@ -151,7 +156,7 @@ class GraphRunner:
         values = {**dict(zip(self.inputs, arrays, strict=False)), **(feeds or {})}
         if self._session is None:
             self._session = self._new_session()
-        with _explained(self._label):
+        with _explained(self._label, self._graph_def):
             fetched: list[Array] = self._session.run(list(self.outputs), values)
         return fetched
 
@@ -168,7 +173,7 @@ class GraphRunner:
         if self._session is None:
             self._session = self._new_session()
         assignments = []
-        with self._session.graph.as_default(), _explained(self._label):
+        with self._session.graph.as_default(), _explained(self._label, self._graph_def):
             for name, value in values.items():
                 variable = self._session.graph.get_tensor_by_name(f"{name}:0")
                 holder = tf.compat.v1.placeholder(value.dtype, value.shape)
@@ -201,18 +206,18 @@ class GraphRunner:
             iterator = tf.compat.v1.data.make_initializable_iterator(make_dataset())
             element = iterator.get_next()
             features, *rest = element if isinstance(element, tuple) else (element,)
-            with _explained(self._label):
+            with _explained(self._label, self._graph_def):
                 tensors = tf.import_graph_def(
                     self._graph_def, {self.inputs[0]: features}, list(self.outputs), name="model"
                 )
         # Whoever takes the batches may stop at any of them: nothing is left entered meanwhile.
         session = tf.compat.v1.Session(graph=own_graph, config=self._config)
         try:
-            with _explained(self._label):
+            with _explained(self._label, self._graph_def):
                 session.run(iterator.initializer)
             while True:
                 try:
-                    with _explained(self._label):
+                    with _explained(self._label, self._graph_def):
                         outputs, others = session.run((tensors, tuple(rest)))
                 except tf.errors.OutOfRangeError:
                     return
@@ -240,13 +245,13 @@ class GraphRunner:
     def _new_session(self) -> Any:
         tf = load_tensorflow()
         own_graph = tf.Graph()
-        with own_graph.as_default(), _explained(self._label):
+        with own_graph.as_default(), _explained(self._label, self._graph_def):
             tf.import_graph_def(self._graph_def, name="")
         return tf.compat.v1.Session(graph=own_graph, config=self._config)
 
 
 @contextmanager
-def _explained(label: str) -> Iterator[None]:
+def _explained(label: str, graph_def: Any) -> Iterator[None]:
     """Turns what TensorFlow raises over a graph or a fed value into a GraphError."""
     errors = load_tensorflow().errors
     try:
@@ -256,8 +261,24 @@ def _explained(label: str) -> Iterator[None]:
     except (errors.OpError, ValueError, TypeError, KeyError) as error:
         message = getattr(error, "message", None) or str(error)
         raise GraphError(
-            f"{label} cannot be run as it was asked to.", received=message.strip().split("\n")[0]
+            f"{label} cannot be run as it was asked to.", received=_reason(message, graph_def)
         ) from error
+
+
+def _reason(message: str, graph_def: Any) -> str:
+    """The one line of TensorFlow's message that says what is wrong, and the node."""
+    lines = [line.strip() for line in message.splitlines()]
+    node = _NODE.search(message)
+    if node is not None:
+        place = next(index for index, line in enumerate(lines) if _NODE.search(line))
+        # The node stands in a line of its own, or at the end of the reason.
+        told = [_NODE.split(line)[0].rstrip("[ ") for line in lines[: place + 1]]
+        reason = next((line for line in reversed(told) if line), "it fails")
+        return f"{reason} (node {node[1]})"
+    reason = next((line for line in lines if line and not line.startswith(_HEADING)), message)
+    unknown = _UNKNOWN_OP.search(message)
+    names = [] if unknown is None else [n.name for n in graph_def.node if n.op == unknown[1]]
+    return f"{reason} (node {names[0]})" if names else reason
 
 
 def _for_tensorflow(graph_def: GraphDef) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from checkpoints.errors import UnsupportedError
 from checkpoints.files import atomic_file
 from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
@@ -32,7 +33,7 @@ def write_proved(
       path: the .pb; one that is there already is replaced.
       verify: "structure" proves the file node by node and byte by byte; "run" does that, then
         runs source and file on the same inputs; "auto" runs them only where the graph was
-        rewritten; "none" does neither.
+        rewritten, and an input can be made up; "none" does neither.
       keeps_variables: whether variables are written as they are, without their values, and not
         as constants.
       label: how messages call what is written; left out, its path.
@@ -70,4 +71,12 @@ def write_proved(
         # Running needs TensorFlow, which the file half does without.
         from exporters.proofs.verification import verify_run
 
-        return verify_run(frozen, partial, label=label or str(path), trust=trust, progress=progress)
+        try:
+            return verify_run(
+                frozen, partial, label=label or str(path), trust=trust, progress=progress
+            )
+        except UnsupportedError as error:
+            if verify == "run":
+                raise
+            progress.say(f"Not run, its structure was proved: {error.message}")
+            return proved

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from checkpoints import dtypes
 from checkpoints.errors import GraphError, UnsupportedError, VerificationError
-from checkpoints.messages import DataType
 from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
 from exporters.graph import Graph, read_graph
 from exporters.names import TensorName
 from exporters.ops import VARIABLES
+from exporters.proofs.made_up import made_up_inputs
 from exporters.proofs.verdict import Verification
 from exporters.rewrites.devices import without_devices
 from exporters.runtime import GraphRunner, session_config
@@ -28,9 +28,6 @@ RTOL = 1e-4
 ATOL = 1e-5
 SEED = 0
 
-_KNOWN_SETTINGS = ("keep_prob", "keep", "dropout_keep_prob", "dropout_keep")
-"""Scalar placeholders that are 1 where a graph gives answers; other scalars are 0."""
-
 
 class Answers:
     """Collects how far answers are apart, over outputs and batches."""
@@ -41,6 +38,7 @@ class Answers:
         self._atol = atol
         self._max_abs = 0.0
         self._max_rel = 0.0
+        self._compared = 0
         self._rows = 0
         self._agreeing = 0
         self._problems: list[str] = []
@@ -53,6 +51,7 @@ class Answers:
                 f" {output.dtype} {list(output.shape)}"
             )
             return
+        self._compared += source.size
         if source.dtype == object:
             if not np.array_equal(source, output):
                 self._problems.append(f"{name}: the strings differ")
@@ -79,6 +78,7 @@ class Answers:
 
         Raises:
           VerificationError: the answers are further apart than the tolerances allow.
+          UnsupportedError: there was nothing to compare.
         """
         agreement = self._agreeing / self._rows if self._rows else None
         if self._problems or self._max_rel > self._rtol:
@@ -89,6 +89,12 @@ class Answers:
                 received="; ".join(self._problems)
                 or f"max_abs {self._max_abs:.3g}, max_rel {self._max_rel:.3g}{shares}",
                 next_step="Nothing was left in place. Please report it, with the graph.",
+            )
+        if not self._compared:
+            raise UnsupportedError(
+                f"{label} cannot be compared with its source: all answers are empty.",
+                expected="answers with numbers in them",
+                next_step="Use --verify structure, or none for a form of another runtime.",
             )
         return Verification("run", True, self._max_abs, self._max_rel, agreement)
 
@@ -132,9 +138,8 @@ def verify_run(
     values = {name: frozen.values[variable.key] for name, variable in frozen.variables.items()}
     graph = frozen.graph if frozen.reference is None else frozen.reference
     settings = {str(tensor): value for tensor, value in frozen.settings.items()}
-    if frozen.rewritten:
-        progress.say(_what_is_compared(frozen))
     with (
+        _advised(),
         GraphRunner(without_devices(graph), inputs, outputs, trust=trust) as source,
         GraphRunner(written, inputs, outputs, trust=trust) as output,
     ):
@@ -146,7 +151,25 @@ def verify_run(
         _compare_runs(
             source, output, frozen.graph, frozen.inputs, answers, progress, sizes, settings
         )
+    if frozen.rewritten:
+        progress.say(_what_is_compared(frozen))
     return answers.verdict(label or str(path))
+
+
+@contextmanager
+def _advised() -> Iterator[None]:
+    """Says what to do where a graph cannot be run."""
+    try:
+        yield
+    except GraphError as error:
+        if error.next_step is not None:
+            raise
+        raise GraphError(
+            error.message,
+            expected=error.expected,
+            received=error.received,
+            next_step="Use --verify structure, which proves the file without running it.",
+        ) from error
 
 
 def batch_sizes(batches: Collection[int]) -> tuple[int, ...]:
@@ -204,6 +227,7 @@ def verify_thawed(
     # Optimisers fold constants that they cannot fold as variables, which moves the answers.
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     with (
+        _advised(),
         GraphRunner(without_devices(thawed.source), *names, trust=trust, config=config) as source,
         GraphRunner(thawed.graph, *names, trust=trust, config=config) as output,
     ):
@@ -234,57 +258,3 @@ def _compare_runs(
             ):
                 answers.compare(name, np.asarray(ours), np.asarray(theirs))
             task.advance()
-
-
-def made_up_inputs(
-    graph: Graph,
-    inputs: Sequence[TensorName],
-    batch_size: int,
-    generator: np.random.Generator,
-) -> dict[str, Array]:
-    """Random values for inputs: -1 to 1 for floats, 0 to 9 for whole numbers, 0 to 255 for bytes.
-
-    Args:
-      graph: the graph the inputs belong to.
-      inputs: tensors to feed; those with a default are left out.
-      batch_size: what an unknown first dimension becomes.
-      generator: where the numbers come from.
-
-    Raises:
-      UnsupportedError: a shape is not known, or the dtype holds no numbers.
-    """
-    feeds: dict[str, Array] = {}
-    for tensor in inputs:
-        node = graph.nodes[tensor.node]
-        if node.op == "PlaceholderWithDefault":
-            continue
-        number = graph.dtype(tensor)
-        shape = graph.shape(tensor)
-        if shape is None or None in shape[1:] or number in (None, DataType.DT_STRING):
-            known = "unknown" if shape is None else list(shape)
-            raise UnsupportedError(
-                f"No input can be made up for {tensor}: dtype"
-                f" {dtypes.name_of_number(number or 0)}, shape {known}.",
-                expected="numbers, and a shape of which only the first dimension is open",
-                next_step=f"Give its shape, as in --inputs {tensor.node}=?x224x224x3, or use"
-                " --verify structure.",
-            )
-        size = tuple(batch_size if length is None else length for length in shape)
-        feeds[str(tensor)] = _made_up(node.name, dtypes.of_number(number), size, generator)
-    return feeds
-
-
-def _made_up(
-    name: str, dtype: dtypes.DType, shape: tuple[int, ...], generator: np.random.Generator
-) -> Array:
-    kind = np.dtype(dtype.numpy).kind
-    if not shape:
-        setting = name.split("/")[-1] in _KNOWN_SETTINGS
-        return np.array(1 if setting and kind not in "b" else 0, dtype.numpy)
-    if kind == "b":
-        return np.zeros(shape, bool)
-    if dtype.name == "uint8":
-        return generator.integers(0, 256, shape, dtype=np.uint8)
-    if kind in "iu":
-        return generator.integers(0, 10, shape).astype(dtype.numpy)
-    return generator.uniform(-1.0, 1.0, shape).astype(dtype.numpy)

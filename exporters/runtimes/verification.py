@@ -12,8 +12,9 @@ from checkpoints.errors import UsageError, VerificationError
 from checkpoints.progress import SILENT, Progress
 from exporters.conversion import Request
 from exporters.freezing import FrozenGraph
+from exporters.proofs.made_up import made_up_inputs
 from exporters.proofs.verdict import Verification
-from exporters.proofs.verification import BATCH_SIZES, SEED, Answers, made_up_inputs
+from exporters.proofs.verification import BATCH_SIZES, SEED, Answers
 from exporters.rewrites.devices import without_devices
 from exporters.runtime import GraphRunner
 from exporters.runtimes.runners import ArrayRunner, open_runner

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from checkpoints.errors import UnsupportedError, VerificationError
+from checkpoints.errors import GraphError, UnsupportedError, VerificationError
 from exporters.freezing import prepare
 from exporters.frozen_file import frozen_graph_def, write_frozen
-from exporters.proofs.verification import Answers, made_up_inputs, verify_run
+from exporters.proofs.verification import Answers, verify_run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -93,43 +93,51 @@ def test_one_changed_weight_is_found(dense_net, tmp_path, change):
         verify_run(frozen, path)
 
 
-def test_made_up_inputs_fit_their_placeholders(builder):
-    add = builder.add
-    add("Placeholder", "pictures", dtype=FLOAT, shape=(None, 2, 2, 3))
-    add("Placeholder", "bytes", dtype=np.dtype("uint8"), shape=(None, 100))
-    add("Placeholder", "ids", dtype=np.dtype("int64"), shape=(5,))
-    add("Placeholder", "is_training", dtype=np.dtype("bool"), shape=())
-    add("Placeholder", "net/keep_prob", dtype=FLOAT, shape=())
-    add("Placeholder", "rate", dtype=FLOAT, shape=())
-    add("PlaceholderWithDefault", "optional", "rate", dtype=FLOAT, shape=())
-    from exporters.inspecting.endpoints import placeholders
-
-    graph = builder.graph
-    feeds = made_up_inputs(graph, placeholders(graph), 2, np.random.default_rng(0))
-    assert {name: (value.dtype.name, value.shape) for name, value in feeds.items()} == {
-        "pictures:0": ("float32", (2, 2, 2, 3)),
-        "bytes:0": ("uint8", (2, 100)),
-        "ids:0": ("int64", (5,)),
-        "is_training:0": ("bool", ()),
-        "net/keep_prob:0": ("float32", ()),
-        "rate:0": ("float32", ()),
-    }
-    assert feeds["pictures:0"].min() < 0 < feeds["pictures:0"].max() <= 1
-    assert feeds["bytes:0"].max() > 100
-    assert feeds["ids:0"].max() < 10
-    assert not feeds["is_training:0"]
-    assert feeds["net/keep_prob:0"] == 1
-    assert feeds["rate:0"] == 0
+def test_answers_without_a_number_in_them_prove_nothing():
+    answers = Answers()
+    answers.compare("boxes", np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32))
+    with pytest.raises(UnsupportedError, match="all answers are empty") as caught:
+        answers.verdict("m.pb")
+    assert "--verify structure" in caught.value.next_step
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape"), [("float32", None), ("float32", (None, None, 3)), ("str", (None,))]
-)
-def test_inputs_that_cannot_be_made_up_are_named(builder, dtype, shape):
-    from exporters.names import TensorName
+def run(builder, tmp_path, **options):
+    frozen = prepare(builder.graph, builder.values, **options)
+    path = tmp_path / "model.pb"
+    path.write_bytes(frozen_graph_def(frozen).SerializeToString())
+    return verify_run(frozen, path)
 
-    attributes = {} if shape is None else {"shape": shape}
-    builder.add("Placeholder", "x", dtype=np.dtype(dtype), **attributes)
-    with pytest.raises(UnsupportedError, match="No input can be made up for x:0") as caught:
-        made_up_inputs(builder.graph, [TensorName("x")], 2, np.random.default_rng(0))
-    assert "--inputs x=?x224x224x3" in caught.value.next_step
+
+@pytest.mark.parametrize("resource", [False, True])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_ids_stay_within_an_embedding(builder, tmp_path, resource, rows):
+    builder.add("Placeholder", "ids", dtype=np.dtype("int64"), shape=(None, 50))
+    table = builder.variable("table", np.ones((rows, 4), np.float32), resource)
+    axis = builder.const("axis", np.int32(0))
+    types = {"Tparams": FLOAT, "Tindices": np.dtype("int64"), "Taxis": np.dtype("int32")}
+    builder.add("GatherV2", "out", table, "ids", axis, **types)
+    assert run(builder, tmp_path, outputs=["out"]).passed
+
+
+def test_what_tensorflow_says_is_told_in_one_line(builder, tmp_path):
+    builder.add("Placeholder", "x", dtype=FLOAT, shape=(None, 2))
+    table = builder.variable("table", np.ones((3, 4), np.float32))
+    nine = builder.const("nine", np.array([9]))
+    gathered = builder.add(
+        "Gather", "net/gather", table, nine, Tparams=FLOAT, Tindices=np.dtype("int64")
+    )
+    builder.add("MatMul", "out", "x", gathered, T=FLOAT)
+    with pytest.raises(GraphError, match="cannot be run") as caught:
+        run(builder, tmp_path, outputs=["net/gather"])
+    assert caught.value.received == "indices[0] = 9 is not in [0, 3) (node net/gather)"
+    assert "--verify structure" in caught.value.next_step
+
+
+def test_an_op_that_tensorflow_does_not_know_is_named_with_its_node(builder, tmp_path):
+    builder.dense_net()
+    builder.add("CustomRelu", "custom", "logits", T=FLOAT)
+    with pytest.raises(GraphError, match="cannot be run") as caught:
+        run(builder, tmp_path, outputs=["custom"])
+    assert "Op type not registered 'CustomRelu'" in caught.value.received
+    assert caught.value.received.endswith("(node custom)")
+    assert "--verify structure" in caught.value.next_step
