@@ -19,6 +19,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "unfreeze_learning_rate": 0.0001,
         "schedule": "fixed",
         "weight_decay": 0.00004,
+        "augment": "full",
+        "init": "default",
     },
     # TF Hub's retrain.py: gradient descent on the features of undistorted pictures.
     "retrain": {
@@ -30,6 +32,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "weight_decay": 0.0,
         "dropout": 0.0,
         "augment": "none",
+        "init": "default",
     },
 }
 """Recipe -> its options, under the names of TrainConfig."""
