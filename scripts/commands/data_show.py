@@ -28,7 +28,9 @@ from scripts.verb import verb
 @click.option(
     "--augment", is_flag=True, help="A picture of each class as evaluation and training see it."
 )
-@click.option("--boxes", is_flag=True, help="Draw the crops that training would sample.")
+@click.option(
+    "--boxes", is_flag=True, help="Draw the crops that training would sample, and given boxes."
+)
 @click.option(
     "--per-class",
     type=click.IntRange(1, 32),
