@@ -90,11 +90,7 @@ def training_dataset(
     batches = tf.data.Dataset.range(start_step * batch_size, _ENDLESS, chunk)
     batches = batches.map(read).prefetch(2).unbatch()
     batches = batches.map(prepare, num_parallel_calls=threads or available_cores())
-    finished = _finished(batches.batch(batch_size, drop_remainder=True))
-    options = tf.data.Options()
-    # A training session runs one operation at a time; batches are made beside it.
-    options.threading.private_threadpool_size = available_cores() + 1
-    return finished.with_options(options)
+    return _finished(batches.batch(batch_size, drop_remainder=True))
 
 
 def views_dataset(
@@ -295,7 +291,7 @@ class PictureReader:
     def in_order(self, start: int, count: int) -> tuple[Any, Any, Any]:
         """Pictures, labels and names of the records from `start` on."""
         rows = np.arange(start, min(start + count, len(self.index)))
-        names = np.array([self._name(int(row)) for row in rows], object)
+        names = np.array([self.name(int(row)) for row in rows], object)
         return self.pictures(rows), self.index.labels[rows], names
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
@@ -333,7 +329,8 @@ class PictureReader:
         first = int(index.picture_starts[row]) - start
         return bytes(data[first : first + int(index.picture_lengths[row])])
 
-    def _name(self, row: int) -> bytes:
+    def name(self, row: int) -> bytes:
+        """The file a record was made of, or the record's place where that is not stored."""
         index = self.index
         length = int(index.name_lengths[row])
         if length == 0:

@@ -58,7 +58,7 @@ def has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 def training_session_config(precision: str) -> Any:
-    """The ConfigProto of a training session: one operation at a time, on all cores.
+    """The ConfigProto of a training session, in which a step gives the same bits each time.
 
     Args:
       precision: fp32 or bf16.
@@ -67,10 +67,11 @@ def training_session_config(precision: str) -> Any:
       UnsupportedError: the CPU has no bfloat16 instructions.
     """
     config = session_config()
-    # Operations that run side by side share threads, and how many one gets decides in which order
-    # it adds up: with one operation at a time the same step gives the same bits. Each still uses
-    # all cores, and nothing is lost.
-    config.inter_op_parallelism_threads = 1
+    # AddN begins with whichever input it finds free, so that its last bits depend on what runs
+    # beside it. Gradients are added two by two (see training_graph), and this optimiser would
+    # make one AddN of that again.
+    rewrites = config.graph_options.rewrite_options
+    rewrites.arithmetic_optimization = type(rewrites).OFF
     if precision == "bf16":
         if not has_bfloat16():
             raise UnsupportedError(
@@ -78,7 +79,6 @@ def training_session_config(precision: str) -> Any:
                 expected=f"{' or '.join(CPU_FLAGS)} among the CPU's flags",
                 next_step="--precision fp32, or auto.",
             )
-        rewrites = config.graph_options.rewrite_options
         rewrites.auto_mixed_precision_onednn_bfloat16 = type(rewrites).ON
     return config
 
