@@ -111,6 +111,23 @@ def remove_dropout(draft: Draft) -> Draft:
     return replace(changed, is_faithful=changed.is_faithful and idle)
 
 
+def placeholders_of_dropout(graph: Graph) -> frozenset[str]:
+    """The placeholders that masks are made of: keep_prob and its like, whatever their names."""
+    waiting: list[str] = []
+    for mask in _Dropouts(graph).masks():
+        inputs = graph.data_inputs(mask.node)
+        waiting += [tensor.node for tensor in inputs if tensor != mask.masked]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        node = graph.nodes[name]
+        # Behind the noise lies its shape, which is that of the data.
+        if name not in seen and node.op not in NOISE:
+            seen.add(name)
+            waiting.extend(tensor.node for tensor in graph.data_inputs(name))
+    return frozenset(name for name in seen if graph.nodes[name].op in PLACEHOLDERS)
+
+
 class _Dropouts:
     """The dropouts of one graph."""
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from checkpoints.errors import GraphError
 from checkpoints.messages import FunctionDef
 from exporters.constants import Array
-from exporters.evaluation import Evaluator
 from exporters.graph import Graph
 from exporters.inspecting.endpoints import PLACEHOLDERS, resolve_tensor
 from exporters.inspecting.training_ops import has_training_nodes, training_ops
@@ -29,7 +28,12 @@ from exporters.rewrites.pipelines import find_feed, is_source, open_defaults, pi
 from exporters.rewrites.placeholders import InputRequest, cut_at_inputs
 from exporters.rewrites.prune import Pruned, prune
 from exporters.rewrites.relevant import relevant
-from exporters.rewrites.settings import Settings, find_placeholder, fold_settings, setting_of
+from exporters.rewrites.settings import (
+    KnownSettings,
+    Settings,
+    find_placeholder,
+    fold_settings,
+)
 from exporters.rewrites.stale_reads import described, stale_reads, still_stale
 from exporters.rewrites.waiting import drop_idle_waiting
 from exporters.shapes.sizes import Shape
@@ -173,9 +177,9 @@ def _is_in_training(draft: Draft) -> bool:
     graph = draft.graph
     if training_ops(graph):
         return True
-    evaluator = Evaluator(graph)
+    known = KnownSettings(graph)
     return any(
-        setting_of(graph, node, evaluator) is not None
+        known.of(node) is not None
         for name, node in graph.nodes.items()
         if node.op in PLACEHOLDERS and TensorName(name) not in draft.kept
     )

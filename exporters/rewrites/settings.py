@@ -17,6 +17,7 @@ from exporters.graph import Graph
 from exporters.inspecting.endpoints import PLACEHOLDERS
 from exporters.names import IMPORT_PREFIX, TensorName, tensor_of
 from exporters.rewrites.draft import Draft
+from exporters.rewrites.setting_uses import SettingUses
 
 _TRAINING = re.compile(
     r"(\w+_)?is_?train(ing)?(_?(phase|mode|flag|placeholder|ph))?"
@@ -76,8 +77,9 @@ def fold_settings(
 ) -> Settings:
     """Makes constants of placeholders: those requested, and scalars with names all nets use.
 
-    `is_training`, `phase_train` and their like become false, `keep_prob` 1, `dropout_rate` 0. A
-    PlaceholderWithDefault of one element whose default is a constant becomes that.
+    `is_training`, `phase_train` and their like become false, `keep_prob` 1, `dropout_rate` 0, where
+    they choose between branches or say how much is dropped. A PlaceholderWithDefault of another
+    name that does becomes its default. All others are data, and stay.
 
     Args:
       draft: a graph, whole or in part.
@@ -93,14 +95,14 @@ def fold_settings(
     for tensor, text in requested.items():
         values[tensor] = _requested_value(graph, tensor, text)
         said.append(f"{tensor.node} is {_shown(values[tensor])}, as requested.")
-    evaluator = Evaluator(graph)
+    known = KnownSettings(graph)
     for name, node in graph.nodes.items() if known_names else ():
         tensor = TensorName(name)
         if node.op in PLACEHOLDERS and tensor not in values and tensor not in draft.kept:
-            value = setting_of(graph, node, evaluator)
-            if value is not None:
-                values[tensor] = value
-                said.append(f"{name} is {_shown(value)}, as everywhere in inference.")
+            found = known.of(node)
+            if found is not None:
+                values[tensor] = found.value
+                said.append(f"{name} is {_shown(found.value)}, {found.reason}.")
     changes = draft.changes()
     for tensor, value in values.items():
         changes.put(_constant(tensor.node, value))
@@ -134,21 +136,41 @@ def find_placeholder(graph: Graph, name: str) -> TensorName:
     )
 
 
-def setting_of(graph: Graph, node: NodeDef, evaluator: Evaluator) -> Array | None:
-    """The value that a placeholder has in inference: by its name, else its constant default.
+class Setting(NamedTuple):
+    """What a placeholder is in inference.
 
-    Args:
-      graph: where it is.
-      node: a placeholder.
-      evaluator: of that graph.
-
-    Returns:
-      The value, a scalar of its dtype; None where the placeholder takes data.
+    Attributes:
+      value: a scalar of its dtype.
+      reason: why, as the end of a sentence.
     """
-    value = _by_name(graph, node)
-    if value is None and node.op == "PlaceholderWithDefault":
-        value = _default(graph, node, evaluator)
-    return value
+
+    value: Array
+    reason: str
+
+
+class KnownSettings:
+    """What the placeholders of one graph are in inference without being told."""
+
+    def __init__(self, graph: Graph) -> None:
+        """Looks at nothing yet."""
+        self._graph = graph
+        self._uses = SettingUses(graph)
+        self._evaluator = Evaluator(graph)
+
+    def of(self, node: NodeDef) -> Setting | None:
+        """What a placeholder is: by its name, else its constant default; None where it is data."""
+        value = _by_name(self._graph, node)
+        if value is not None:
+            is_setting = self._uses.is_setting(node.name)
+            return Setting(value, "as everywhere in inference") if is_setting else None
+        if node.op != "PlaceholderWithDefault":
+            return None
+        value = _default(self._graph, node, self._evaluator)
+        if value is None:
+            return None
+        is_switch = value.dtype.kind == "b" and self._uses.chooses(node.name)
+        is_setting = is_switch or self._uses.drops(node.name)
+        return Setting(value, "its default") if is_setting else None
 
 
 def _by_name(graph: Graph, node: NodeDef) -> Array | None:

@@ -3,6 +3,7 @@ import pytest
 
 from checkpoints.errors import GraphError, UsageError
 from exporters.constants import constant_value
+from exporters.freezing import prepare
 from exporters.names import TensorName
 from exporters.rewrites.draft import Draft
 from exporters.rewrites.settings import find_placeholder, fold_settings, parse_settings
@@ -34,6 +35,21 @@ def test_what_sets_nothing_is_wrong_usage(text):
 def test_two_values_for_one_name_are_wrong_usage():
     with pytest.raises(UsageError, match="a is set twice"):
         parse_settings(["a=1", "a=2"])
+
+
+def use(builder, name, dtype="bool"):
+    """Lets a placeholder do its work: a share drops, other numbers and bools choose."""
+    if np.dtype(dtype).kind == "f":
+        builder.add("RandomUniform", f"{name}/noise", dtype=np.dtype(dtype))
+        builder.add("Add", f"{name}/sum", name, f"{name}/noise", T=np.dtype(dtype))
+        builder.add("Floor", f"{name}/mask", f"{name}/sum", T=np.dtype(dtype))
+        builder.add("Placeholder", f"{name}/data", dtype=np.dtype(dtype), shape=(None, 4))
+        builder.add("Mul", f"{name}/out", f"{name}/data", f"{name}/mask", T=np.dtype(dtype))
+        return
+    builder.add("Cast", f"{name}/cast", name, SrcT=np.dtype(dtype), DstT=BOOL)
+    builder.add("LogicalNot", f"{name}/not", f"{name}/cast")
+    builder.add("Placeholder", f"{name}/data", dtype=FLOAT, shape=(None, 4))
+    builder.add("Switch", f"{name}/switch", f"{name}/data", f"{name}/not", T=FLOAT)
 
 
 def folded(builder, requested=None, **options) -> dict[str, object]:
@@ -74,6 +90,8 @@ def folded(builder, requested=None, **options) -> dict[str, object]:
 )
 def test_names_that_all_nets_use(builder, name, dtype, value):
     builder.add("Placeholder", name, dtype=np.dtype(dtype), shape=())
+    assert folded(builder) == {}, "nothing is decided by it"
+    use(builder, name, dtype)
     assert folded(builder) == {name: value}
 
 
@@ -92,12 +110,15 @@ def test_names_that_all_nets_use(builder, name, dtype, value):
 )
 def test_data_and_words_that_may_mean_anything_stay(builder, name, dtype, shape):
     builder.add("Placeholder", name, dtype=np.dtype(dtype), shape=shape)
+    use(builder, name, dtype)
     assert folded(builder) == {}
 
 
 def test_a_bool_of_unknown_shape_is_a_setting_and_a_number_is_none(builder):
     builder.add("Placeholder", "is_training", dtype=BOOL)
     builder.add("Placeholder", "phase", dtype=np.dtype("int32"))
+    use(builder, "is_training")
+    use(builder, "phase", "int32")
     assert folded(builder) == {"is_training": False}
 
 
@@ -109,15 +130,15 @@ def test_defaults_that_are_constants_of_one_element(builder):
     builder.add("PlaceholderWithDefault", "flag", "yes", dtype=BOOL, shape=())
     builder.add("PlaceholderWithDefault", "is_training", "yes", dtype=BOOL, shape=())
     builder.add("PlaceholderWithDefault", "keep", "half", dtype=FLOAT, shape=())
+    builder.add("PlaceholderWithDefault", "share", "half", dtype=FLOAT, shape=())
     builder.add("PlaceholderWithDefault", "temperature", "half", dtype=FLOAT, shape=())
+    builder.add("RealDiv", "cooler", "x", "temperature", T=FLOAT)
+    builder.add("PlaceholderWithDefault", "unused", "yes", dtype=BOOL, shape=())
     builder.add("PlaceholderWithDefault", "pictures", "row", dtype=FLOAT, shape=(3,))
     builder.add("PlaceholderWithDefault", "fed", "x", dtype=FLOAT, shape=(None, 3))
-    assert folded(builder) == {
-        "flag": True,
-        "is_training": False,
-        "keep": 1.0,
-        "temperature": 0.5,
-    }
+    for name, dtype in (("flag", BOOL), ("is_training", BOOL), ("keep", FLOAT), ("share", FLOAT)):
+        use(builder, name, dtype)
+    assert folded(builder) == {"flag": True, "is_training": False, "keep": 1.0, "share": 0.5}
 
 
 def test_requested_values_take_the_placeholders_dtype(builder):
@@ -165,6 +186,7 @@ def test_a_name_that_is_not_there_gets_near_ones(builder):
 
 def test_what_is_kept_as_an_input_is_no_setting(builder):
     builder.add("Placeholder", "keep_prob", dtype=FLOAT, shape=())
+    use(builder, "keep_prob", "float32")
     draft = Draft(builder.graph, (), cuts=(TensorName("keep_prob"),))
     assert fold_settings(draft, {}).draft is draft
 
@@ -172,9 +194,24 @@ def test_what_is_kept_as_an_input_is_no_setting(builder):
 def test_what_was_set_is_said(builder):
     builder.add("Placeholder", "is_training", dtype=BOOL)
     builder.add("Placeholder", "flag", dtype=BOOL)
+    use(builder, "is_training")
     settings = fold_settings(Draft(builder.graph, ()), {TensorName("flag"): "true"})
     assert settings.draft.said == (
         "flag is true, as requested.",
         "is_training is false, as everywhere in inference.",
     )
     assert settings.values[TensorName("flag")].dtype == BOOL
+
+
+@pytest.mark.parametrize("name", ["temperature", "dropout_rate", "keep_prob"])
+@pytest.mark.parametrize("has_default", [False, True])
+def test_numbers_that_the_answer_is_scaled_by_stay_inputs(dense_net, name, has_default):
+    if has_default:
+        dense_net.const("one", np.float32(1))
+        dense_net.add("PlaceholderWithDefault", name, "one", dtype=FLOAT, shape=())
+    else:
+        dense_net.add("Placeholder", name, dtype=FLOAT, shape=())
+    dense_net.add("RealDiv", "scaled", "logits", name, T=FLOAT)
+    frozen = prepare(dense_net.graph, dense_net.values, outputs=["scaled"])
+    assert frozen.inputs == (TensorName("x"), TensorName(name))
+    assert frozen.said == ()
