@@ -10,7 +10,8 @@ from checkpoints.errors import PlanError
 from checkpoints.scopes import in_scope
 from exporters.runtime import load_tensorflow
 from finetune.config import TrainConfig
-from finetune.nets.build import BuiltNet, load_builder
+from finetune.nets.build import BuiltNet
+from finetune.nets.own_net import load_function
 
 AUXILIARY_WEIGHT = 0.4
 """Share of an auxiliary head's loss, as in "Going Deeper with Convolutions", section 5 (0.3)
@@ -54,7 +55,8 @@ def total_loss(
       config: the options.
 
     Raises:
-      PlanError: a loss of one's own gives something else than a loss.
+      UsageError: there is no such function for a loss of one's own.
+      PlanError: it gives something else than a loss.
     """
     tf = load_tensorflow()
     v1 = tf.compat.v1
@@ -115,15 +117,7 @@ def _head_loss(logits: Any, target: Target, config: TrainConfig) -> Any:
     if config.loss is None:
         return cross_entropy(logits, target, config.label_smoothing)
     tf = load_tensorflow()
-    try:
-        function = load_builder(config.loss)
-    except (ImportError, AttributeError) as error:
-        raise PlanError(
-            f"--loss {config.loss} cannot be loaded.",
-            expected="module:function, with the module on Python's path",
-            received=f"{type(error).__name__}: {error}",
-            next_step="Set PYTHONPATH to the directory the module lies in.",
-        ) from error
+    function = load_function(config.loss)
     loss = function(labels=target.labels, logits=logits)
     if (
         not isinstance(loss, tf.Tensor)
