@@ -21,8 +21,6 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "weight_decay": 0.00004,
         "augment": "full",
         "init": "default",
-        "augment": "full",
-        "init": "default",
     },
     # TF Hub's retrain.py: gradient descent on the features of undistorted pictures.
     "retrain": {
@@ -34,7 +32,6 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "weight_decay": 0.0,
         "dropout": 0.0,
         "augment": "none",
-        "init": "default",
         "init": "default",
     },
 }
