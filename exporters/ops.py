@@ -64,6 +64,9 @@ DROPPED_ATTRIBUTES = frozenset({"_output_shapes"})
 COLOCATION_ATTRIBUTE = "_class"
 COLOCATION_PREFIX = b"loc:@"
 
+SESSION_ATTRIBUTE = "config_proto"
+"""Of a call of a function: the session it was traced in, with its devices; may be empty."""
+
 _WRITES = re.compile(
     r"Assign(Add|Sub)?(VariableOp)?|AssignVariableXlaConcatND"
     r"|(Resource)?(Sparse)?Apply[A-Z]\w*"

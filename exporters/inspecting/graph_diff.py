@@ -11,22 +11,23 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from checkpoints.comparing import refuse_tolerances
 from checkpoints.differences import Figures, compare_arrays, compare_strings
-from checkpoints.errors import SlimtuneError, UsageError
+from checkpoints.errors import SlimtuneError
 from checkpoints.messages import FunctionDef, NodeDef
 from checkpoints.progress import SILENT, Progress
 from checkpoints.tensors import as_strings, little_endian_bytes
 from exporters.constants import Array, constant_value
 from exporters.graph import MAX_MESSAGE_BYTES, Graph, read_graph
 from exporters.names import is_control, node_of, reference_to, tensor_of
-from exporters.ops import COLOCATION_ATTRIBUTE, DROPPED_ATTRIBUTES
+from exporters.ops import COLOCATION_ATTRIBUTE, DROPPED_ATTRIBUTES, SESSION_ATTRIBUTE
 from exporters.rewrites.function_values import in_order
 
 Verdict: TypeAlias = Literal[
     "op", "inputs", "attributes", "dtype-or-shape", "values", "nan", "swapped", "unreadable"
 ]
 
-_PLACEMENT = frozenset({COLOCATION_ATTRIBUTE, *DROPPED_ATTRIBUTES})
+_PLACEMENT = frozenset({COLOCATION_ATTRIBUTE, SESSION_ATTRIBUTE, *DROPPED_ATTRIBUTES})
 """Attributes that say where nodes stand and what shapes were inferred, not what they compute."""
 
 _MAX_TEXT = 100
@@ -141,8 +142,7 @@ def diff(
       GraphError: a file holds no graph.
       UsageError: a tolerance is negative or no number.
     """
-    if not (rtol >= 0 and atol >= 0):
-        raise UsageError("A tolerance is a number from 0 on.", received=f"rtol {rtol}, atol {atol}")
+    refuse_tolerances(rtol, atol)
     first, second = (
         given if isinstance(given, Graph) else read_graph(Path(given)) for given in (a, b)
     )

@@ -38,7 +38,7 @@ class ProofSource:
                 del expected.input[:]
             for name in ops.DROPPED_ATTRIBUTES:
                 expected.attr.pop(name, None)
-            _without_colocation(expected)
+            _without_placement(expected)
         else:
             expected.name, expected.op = node.name, read.op
             expected.input.extend(node.input)
@@ -80,7 +80,7 @@ class ProofSource:
             needed[name].CopyFrom(self._source.functions[name])
             for node in needed[name].node_def:
                 node.device = ""
-                _without_colocation(node)
+                _without_placement(node)
                 waiting.extend(functions_named(node))
         library = FunctionDefLibrary()
         library.function.extend(needed[name] for name in self._source.functions if name in needed)
@@ -126,7 +126,9 @@ def _is_pass(node: NodeDef) -> bool:
     )
 
 
-def _without_colocation(node: NodeDef) -> None:
+def _without_placement(node: NodeDef) -> None:
+    if ops.SESSION_ATTRIBUTE in node.attr:
+        node.attr[ops.SESSION_ATTRIBUTE].s = b""
     if ops.COLOCATION_ATTRIBUTE not in node.attr:
         return
     kept = [

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from checkpoints.messages import FunctionDefLibrary, GraphDef, NodeDef
 from exporters.graph import Graph
-from exporters.ops import COLOCATION_ATTRIBUTE, COLOCATION_PREFIX
+from exporters.ops import COLOCATION_ATTRIBUTE, COLOCATION_PREFIX, SESSION_ATTRIBUTE
 
 
 def clear_placement(node: NodeDef) -> None:
-    """Takes a node's device and its colocation with other nodes away, in place."""
+    """Takes a node's device and its colocation with other nodes away, in place.
+
+    A call of a function names the devices of the session it was traced in, too.
+    """
     node.device = ""
+    if SESSION_ATTRIBUTE in node.attr:
+        node.attr[SESSION_ATTRIBUTE].s = b""
     if COLOCATION_ATTRIBUTE in node.attr:
         classes = node.attr[COLOCATION_ATTRIBUTE].list.s
         kept = [entry for entry in classes if not entry.startswith(COLOCATION_PREFIX)]

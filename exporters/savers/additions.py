@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from checkpoints.messages import NodeDef, SaverDef
 from exporters.graph import Graph
-from exporters.ops import COLOCATION_ATTRIBUTE, COLOCATION_PREFIX, HANDLE_VARIABLES, VARIABLES
+from exporters.ops import HANDLE_VARIABLES, VARIABLES
 from exporters.savers.fit import misfit
 from exporters.savers.graph_edits import GraphEdits, set_texts
 from exporters.savers.nodes import Entries, SaverNodes
@@ -124,8 +124,6 @@ def _assign(edits: GraphEdits, start: str, variable: NodeDef, value: str) -> str
         node.attr["T"].type = dtype
         node.attr["use_locking"].b = True
         node.attr["validate_shape"].b = True
-        place = COLOCATION_PREFIX + variable.name.encode("utf-8")
-        node.attr[COLOCATION_ATTRIBUTE].list.s.append(place)
     return str(node.name)
 
 

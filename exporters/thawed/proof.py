@@ -81,7 +81,7 @@ class _Proof:
         if node.op != written.op:
             self._fail(node.name, "the op differs", node.op, written.op)
         for key in set(node.attr) | set(written.attr):
-            if key in (ops.COLOCATION_ATTRIBUTE, *ops.DROPPED_ATTRIBUTES):
+            if key in (ops.COLOCATION_ATTRIBUTE, ops.SESSION_ATTRIBUTE, *ops.DROPPED_ATTRIBUTES):
                 continue
             if (
                 key not in node.attr

@@ -6,6 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import checkpoints
+import exporters
 from checkpoints.errors import GraphError, OutputExistsError, UnsupportedError
 from checkpoints.messages import GraphDef
 from checkpoints.tensors import Variable
@@ -147,6 +149,8 @@ def test_devices_and_colocation_are_gone(dense_net, tmp_path):
     function.signature.name = "Softmax"
     inner = function.node_def.add(name="n", op="Identity", device="/device:GPU:0")
     inner.attr["_class"].list.s.append(b"loc:@x")
+    for node in (inner, dense_net.graph_def.node[-1]):
+        node.attr["config_proto"].s = b"\n\x07\n\x03GPU\x10\x01"
     path = tmp_path / "model.pb"
     message = written(prepare(dense_net.graph, dense_net.values, outputs=["probs"]), path)
     assert len(message.library.function) == 1
@@ -154,6 +158,18 @@ def test_devices_and_colocation_are_gone(dense_net, tmp_path):
     assert b"loc:@" not in path.read_bytes()
     assert b"_output_shapes" not in path.read_bytes()
     assert list(message.node[-1].attr["_class"].list.s) == [b"other:thing"]
+    assert message.node[-1].attr["config_proto"].WhichOneof("value") == "s"
+    assert message.library.function[0].node_def[0].attr["config_proto"].s == b""
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_written_saver_names_no_places(builder, tmp_path, resource):
+    builder.dense_net(resource=resource)
+    checkpoints.write(tmp_path / "m.ckpt", builder.values)
+    graph = builder.graph_def
+    exporters.convert(tmp_path / "m.ckpt", tmp_path / "n.meta", graph=graph, outputs=["probs"])
+    data = (tmp_path / "n.meta").read_bytes()
+    assert b"save/Assign" in data and b"loc:@" not in data
 
 
 def test_training_mode_is_refused_and_kept_on_request(dense_net, heard):
