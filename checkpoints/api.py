@@ -8,14 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol
 
-import numpy as np
-
 from checkpoints import dtypes
 from checkpoints.bundle import Bundle
 from checkpoints.bundle_writer import write_bundle
 from checkpoints.errors import (
     CheckpointError,
     NotFoundError,
+    SlimtuneError,
     UsageError,
     near_names,
 )
@@ -28,7 +27,7 @@ from checkpoints.progress import SILENT, Progress, Task
 from checkpoints.slices import SavedSlices
 from checkpoints.slices_writer import Content, write_slices
 from checkpoints.slicing import Slicing
-from checkpoints.tensors import Array, Variable
+from checkpoints.tensors import Array, Variable, as_array
 
 if TYPE_CHECKING:
     from checkpoints.object_based import ObjectNames
@@ -60,6 +59,7 @@ class Checkpoint(SavedVariables):
       variables: name, dtype and shape of every variable, by name.
       label: the prefix, as text.
       metadata: what an npz or safetensors file says beside its variables; else nothing.
+      unreadable: arrays of an npz that cannot be variables; asking for one raises its error.
       objects: of an object-based checkpoint, which key of the file each name stands for; None
         for others.
     """
@@ -70,6 +70,7 @@ class Checkpoint(SavedVariables):
         source: _Source,
         metadata: Mapping[str, str] | None = None,
         objects: ObjectNames | None = None,
+        unreadable: Mapping[str, SlimtuneError] | None = None,
     ) -> None:
         """Made by `checkpoints.open`."""
         self.family = family
@@ -77,6 +78,7 @@ class Checkpoint(SavedVariables):
         self.variables = source.variables
         self.label = str(family.prefix)
         self.metadata = metadata or {}
+        self.unreadable = unreadable or {}
         self._source: _Source | None = source
 
     def __getitem__(self, name: str) -> Array:
@@ -143,6 +145,8 @@ class Checkpoint(SavedVariables):
     def _open_source(self, name: str) -> _Source:
         if self._source is None:
             raise UsageError(f"The checkpoint {self.family.prefix} has been closed.")
+        if name in self.unreadable:
+            raise self.unreadable[name]
         if name not in self.variables:
             raise VariableNotFoundError(
                 f"{self.family.prefix} has no variable {name!r}.",
@@ -181,7 +185,7 @@ def open(
         from checkpoints.npz import NpzFile
 
         arrays = NpzFile(family.prefix, verify_checksums)
-        return Checkpoint(family, arrays, arrays.metadata)
+        return Checkpoint(family, arrays, arrays.metadata, unreadable=arrays.unreadable)
     if family.kind == "safetensors":
         from checkpoints.safetensors_file import SafetensorsFile
 
@@ -233,7 +237,7 @@ def write(
       UsageError: the form has no place for metadata or slices.
     """
     version = version or version_of(path)
-    _refuse_words(path, version, metadata, slicing)
+    refuse_words(path, version, metadata, slicing)
     place = Place(path, version, overwrite=overwrite)
     with place.beside() as prefix:
         written = write_files(
@@ -257,7 +261,7 @@ def write_files(
     progress: Progress = SILENT,
 ) -> Family:
     """Writes the files themselves, where there are none yet; arguments and errors as of `write`."""
-    _refuse_words(prefix, version, metadata, slicing)
+    refuse_words(prefix, version, metadata, slicing)
     if version in ("npz", "safetensors"):
         return _write_arrays(prefix, variables, version, metadata or {}, progress)
     num_variables = len(variables) if isinstance(variables, Mapping) else None
@@ -278,7 +282,7 @@ def write_files(
     return written
 
 
-def _refuse_words(
+def refuse_words(
     path: str | os.PathLike[str],
     version: Version,
     metadata: Mapping[str, str] | None,
@@ -355,8 +359,8 @@ def _reader(values: Mapping[str, Array], task: Task) -> Callable[[str], Array]:
         if name not in done:
             done.add(name)
             task.advance()
-        array = values[name]
-        pages.passed(np.asarray(array).nbytes)
+        array = as_array(values[name], name)
+        pages.passed(array.nbytes)
         return array
 
     return read
@@ -371,26 +375,31 @@ def _named(
     for name, value in _sorted(variables) if isinstance(variables, Mapping) else variables:
         _refuse_name(name, seen)
         seen.add(name)
-        yield name, value
-        pages.passed(np.asarray(value).nbytes)
+        array = as_array(value, name)
+        yield name, array
+        pages.passed(array.nbytes)
         if task is not None:
             task.advance()
 
 
 def _refuse_name(name: str, seen: Collection[str] = ()) -> None:
     """Refuses a name that no index can hold."""
-    if not name or name.startswith("\0") or name in seen:
+    is_name = isinstance(name, str) and bool(name) and not name.startswith("\0")
+    if not is_name or name in seen or any("\ud800" <= sign <= "\udfff" for sign in name):
         raise CheckpointError(
             f"A variable cannot be written under the name {name!r}.",
-            expected="a name, and each name once",
+            expected="a name of Unicode text, and each name once",
+            received=repr(name),
         )
 
 
 def _sorted(variables: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    for name in variables:
+        _refuse_name(name)
     for name in sorted(variables, key=as_key):
         yield name, variables[name]
 
 
-def _near(name: str, names: list[str]) -> str | None:
-    near = near_names(name, names)
+def _near(name: object, names: list[str]) -> str | None:
+    near = near_names(name, names) if isinstance(name, str) else []
     return f"Did you mean {', '.join(near)}?" if near else None

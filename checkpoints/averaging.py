@@ -17,7 +17,7 @@ from checkpoints.api import Checkpoint, Version, version_of
 from checkpoints.differences import compare_arrays
 from checkpoints.errors import PlanError, UsageError, counted, listed
 from checkpoints.files import is_same_place
-from checkpoints.mapping import SavedVariables, as_key
+from checkpoints.mapping import SavedVariables, as_key, refuse_unreadable
 from checkpoints.placing import Place
 from checkpoints.progress import SILENT, Progress
 from checkpoints.slicing import Slicing
@@ -182,6 +182,7 @@ def average(
     with ExitStack() as stack:
         opened = [stack.enter_context(api.open(source)) for source in sources]
         _refuse_own_source(opened, path)
+        api.refuse_words(path, version, None, slicing)
         Place(path, version, overwrite=overwrite)
         _refuse_different(opened)
         steps = [step_of(saved, saved.family) for saved in opened]
@@ -231,6 +232,8 @@ def _refuse_own_source(opened: Sequence[Checkpoint], path: Path) -> None:
 
 
 def _refuse_different(opened: Sequence[Checkpoint]) -> None:
+    for saved in opened:
+        refuse_unreadable(saved)
     first = opened[0]
     problems = []
     for other in opened[1:]:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
 from checkpoints.bundle import HEADER_KEY, VERSION, data_path, index_path
 from checkpoints.checksum import crc32c, mask
 from checkpoints.dtypes import DType
@@ -22,6 +20,7 @@ from checkpoints.tensors import (
     Extents,
     Shape,
     add_extents,
+    as_array,
     as_index,
     as_strings,
     dtype_of,
@@ -65,7 +64,7 @@ def _write_values(
     offset = 0
     for name, value in variables:
         key = name.encode("utf-8")
-        array = np.asarray(value)
+        array = as_array(value, name)
         dtype = dtype_of(array, name)
         slices = slicing.extents(dtype, array.shape) if slicing is not None else []
         pieces = {encode_slice_key(key, extents): array[as_index(extents)] for extents in slices}

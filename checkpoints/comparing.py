@@ -118,6 +118,16 @@ class Difference:
         }
 
 
+def refuse_tolerances(rtol: float, atol: float) -> None:
+    """Raises UsageError where a tolerance is negative or no number."""
+    if not (rtol >= 0 and atol >= 0):
+        raise UsageError(
+            "A tolerance is a number from 0 on.",
+            received=f"rtol {rtol}, atol {atol}",
+            next_step="--rtol 1e-5 --atol 1e-8, or leave them out for what is the same to the bit.",
+        )
+
+
 def diff(
     a: Openable,
     b: Openable,
@@ -144,8 +154,7 @@ def diff(
       CheckpointError: an index is broken. (Broken values are differences.)
       UsageError: a tolerance is negative or no number.
     """
-    if not (rtol >= 0 and atol >= 0):
-        raise UsageError("A tolerance is a number from 0 on.", received=f"rtol {rtol}, atol {atol}")
+    refuse_tolerances(rtol, atol)
     with _opened(a) as first, _opened(b) as second:
         common = [name for name in first.variables if name in second.variables]
         headers: list[HeaderDifference] = []
@@ -162,7 +171,12 @@ def diff(
                     values += [] if found is None else [found]
                 pages.passed(2 * ours.num_elements * ours.dtype.itemsize)
                 task.advance()
+        num_same = len(common) - len(headers) - len(values)
         values = _with_swaps(first, second, values)
+        values += [
+            ValueDifference(name, "unreadable", detail=error.message)
+            for name, error in {**second.unreadable, **first.unreadable}.items()
+        ]
         return Difference(
             first.label,
             second.label,
@@ -170,7 +184,7 @@ def diff(
             _missing(second, first),
             tuple(headers),
             tuple(values),
-            len(common) - len(headers) - len(values),
+            num_same,
         )
 
 
@@ -182,7 +196,8 @@ def _opened(given: Openable) -> AbstractContextManager[SavedVariables]:
 
 
 def _missing(there: SavedVariables, elsewhere: SavedVariables) -> tuple[Variable, ...]:
-    names = (name for name in there.variables if name not in elsewhere.variables)
+    known = {*elsewhere.variables, *elsewhere.unreadable}
+    names = (name for name in there.variables if name not in known)
     return tuple(there.variables[name] for name in sorted(names, key=as_key))
 
 

@@ -47,11 +47,12 @@ _MAGICS: tuple[tuple[int, bytes, Container], ...] = (
     (0, b"\xff\xd8\xff", Container("a JPEG picture", None)),
     (0, b"%PDF", Container("a PDF document", None)),
 )
+_NPZ = Container("numpy arrays (.npz)", None, "npz")
 # Names of members, which stand uncompressed near the beginning of a zip archive.
 _ZIP_MEMBERS: tuple[tuple[bytes, Container], ...] = (
     (b"data.pkl", Container("a PyTorch file (a zip archive of pickles)", None)),
     (b"metadata.json", Container("a Keras file (.keras)", _KERAS)),
-    (b".npy", Container("numpy arrays (.npz)", None, "npz")),
+    (b".npy", _NPZ),
 )
 _PICKLE = Container(
     "a pickle", "A pickle can run any code and is never opened. Export its values to .npz."
@@ -77,6 +78,8 @@ def recognise(path: Path) -> Container:
             (container for member, container in _ZIP_MEMBERS if member in head),
             Container("a zip archive", _UNPACK),
         )
+    if head.startswith(b"PK\x05\x06") and path.suffix == ".npz":
+        return _NPZ
     if head[0] == 0x80 and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return _PICKLE
     if head[8:9] == b"{" and (

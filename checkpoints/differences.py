@@ -69,7 +69,7 @@ def compare_arrays(a: Array, b: Array, rtol: float = 0.0, atol: float = 0.0) -> 
             finite = np.isfinite(x) & np.isfinite(y)
             same = (x == y) | (np.isnan(x) & np.isnan(y))
             different = ~(same | (finite & (distance <= atol + rtol * size)))
-            relative = distance[finite & (size > 0)] / size[finite & (size > 0)]
+            relative = _relative(x, y, distance)[finite & (size > 0)]
         num_nan += int(np.count_nonzero(is_nan))
         num_infinite += int(np.count_nonzero(~finite & ~is_nan & ~same))
         max_abs = _larger(max_abs, distance[finite])
@@ -114,6 +114,17 @@ def _distance(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float6
     larger, smaller = np.maximum(x, y), np.minimum(x, y)
     exact: npt.NDArray[np.uint64] = larger.astype(np.uint64) - smaller.astype(np.uint64)
     return exact.astype(np.float64)
+
+
+def _relative(
+    x: npt.NDArray[Any], y: npt.NDArray[Any], distance: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """|x - y| / |y|, also where the distance is more than a float64 can say."""
+    size = np.abs(y).astype(np.float64)
+    relative: npt.NDArray[np.float64] = distance / size
+    over = np.isinf(distance)
+    relative[over] = np.abs(x[over] / 2 - y[over] / 2) / size[over] * 2
+    return relative
 
 
 def _larger(known: float | None, values: npt.NDArray[np.float64]) -> float | None:

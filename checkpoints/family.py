@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from checkpoints.command_lines import shell_words
 from checkpoints.containers import recognise
 from checkpoints.errors import (
     CheckpointError,
     NotFoundError,
     UnsupportedError,
+    UsageError,
     listed,
     near_names,
 )
@@ -37,7 +39,7 @@ from checkpoints.family_files import (
     shards_of,
     step_of,
 )
-from checkpoints.files import write_text
+from checkpoints.files import kind_of_file, write_text
 
 Kind: TypeAlias = Literal["checkpoint-v1", "checkpoint-v2", "npz", "safetensors"]
 
@@ -107,8 +109,9 @@ def resolve(path: str | os.PathLike[str]) -> Family:
         of which none is the latest.
       UnsupportedError: the file is no checkpoint; it is named for what it is.
       CheckpointError: files of the checkpoint are missing.
+      UsageError: the path is empty, or none.
     """
-    given = Path(path)
+    given = Path(_text_of(path))
     slash = os.fspath(path).endswith(("/", os.sep))
     if given.is_dir() and (slash or not has_index(given)):
         return _in_directory(given)
@@ -117,9 +120,29 @@ def resolve(path: str | os.PathLike[str]) -> Family:
     if found is not None:
         return replace(found, said="the slash at its end was left out") if slash else found
     _refuse_parts(given)
+    kind = kind_of_file(given)
+    if kind is not None:
+        raise UnsupportedError(
+            f"{given} is {kind} and cannot be read as a file.",
+            expected="a file, or the prefix of a checkpoint",
+            received=kind,
+            next_step="Copy what it gives into a file, and name that.",
+        )
     if given.is_file():
         return _from_state_file(given)
     raise _not_found(given)
+
+
+def _text_of(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """A path that is said: an empty one would mean this directory, and None nothing at all."""
+    if isinstance(path, str | os.PathLike) and os.fspath(path):
+        return path
+    raise UsageError(
+        "A checkpoint is named by a path, and this is none.",
+        expected="its prefix, one of its files, or its directory",
+        received=repr(path),
+        next_step="Name the checkpoint; this directory is a dot.",
+    )
 
 
 def at_prefix(prefix: Path) -> Family | None:
@@ -265,7 +288,9 @@ def _from_state_file(given: Path) -> Family:
             return found
         raise NotFoundError(
             f"{given} names a checkpoint that is not there, and there is no other beside it.",
+            expected="the name of a checkpoint beside it, or of its files",
             received=_contents(given.parent),
+            next_step="Copy the checkpoint's files there, or name another checkpoint.",
         )
     container = recognise(given)
     if container.kind:
@@ -289,7 +314,8 @@ def _by_state(state_file: Path) -> Family | None:
     found = _by_step(directory)
     if found is None:
         return None
-    return replace(found, said=f"{state_file} names {name}, which is not there; {found.said}")
+    what = f"{name}, which is not there" if name else "no checkpoint"
+    return replace(found, said=f"{state_file} names {what}; {found.said}")
 
 
 def _by_step(directory: Path) -> Family | None:
@@ -345,7 +371,9 @@ def _not_found(given: Path) -> NotFoundError:
     if existing != given and existing != given.parent:
         missing = given.parents[given.parents.index(existing) - 1]
         return NotFoundError(
-            f"There is no checkpoint {given}.", received=f"the directory {missing} is not there"
+            f"There is no checkpoint {given}.",
+            received=f"the directory {missing} is not there",
+            next_step=f"See what is there: ls {shell_words(existing)}",
         )
     prefixes = [prefix.name for prefix in prefixes_in(existing)]
     near = near_names(given.name, prefixes) or near_names(given.name, sorted(names_in(existing)))
@@ -355,7 +383,7 @@ def _not_found(given: Path) -> NotFoundError:
         received=f"no file or checkpoint of this name in {existing}",
         next_step=f"Did you mean {', '.join(str(existing / name) for name in near)}?"
         if near
-        else None,
+        else f"See what is there: ls {shell_words(existing)}",
     )
 
 

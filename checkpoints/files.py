@@ -117,11 +117,31 @@ def temporary_beside(path: Path) -> Path:
     Raises:
       UsageError: the path is the root of the file system.
     """
-    path = Path(os.path.abspath(path))  # noqa: PTH100 - `.` and `..` go, links stay
+    if path.name in ("", ".."):
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay
     if not path.name:
         raise UsageError(f"{path} is no place for an output.", next_step="Name another path.")
     remove_leftovers(path)
     return path.with_name(temporary_name(path.name))
+
+
+@contextmanager
+def directory_beside(path: Path) -> Iterator[Path]:
+    """A new directory beside an output, which is removed at the end.
+
+    What is written in it under the output's own name, messages call by the output's path.
+
+    Raises:
+      OutputError: the operating system refuses to write there.
+    """
+    make_parent(path)
+    with writing(path):
+        directory = temporary_beside(path)
+        directory.mkdir()
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager

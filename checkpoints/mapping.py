@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
-import numpy as np
-
+from checkpoints.errors import SlimtuneError, UnsupportedError, listed
 from checkpoints.names import Role, role
-from checkpoints.tensors import Array, Variable, describe, dtype_of, little_endian_bytes
+from checkpoints.tensors import (
+    Array,
+    Variable,
+    as_array,
+    describe,
+    dtype_of,
+    little_endian_bytes,
+)
 
 
 class SavedVariables(Mapping[str, Array]):
@@ -19,11 +26,14 @@ class SavedVariables(Mapping[str, Array]):
       label: what it is for people: the path of a file.
       metadata: what a file says beside the variables, as text by key; nothing where its form
         has no place for such.
+      unreadable: what a file holds beside the variables and nobody can read (arrays of Python
+        objects or dates in an npz): name -> what is wrong with it.
     """
 
     variables: Mapping[str, Variable]
     label: str
     metadata: Mapping[str, str]
+    unreadable: Mapping[str, SlimtuneError] = MappingProxyType({})
 
     @abstractmethod
     def __getitem__(self, name: str) -> Array:
@@ -37,6 +47,19 @@ class SavedVariables(Mapping[str, Array]):
         """What a variable is for."""
         return role(name, self.variables)
 
+    def count_parameters(self, names: Iterable[str] | None = None) -> int:
+        """How many numbers the net's own variables hold: no slots, averages, steps, flags or texts.
+
+        Args:
+          names: only those of these; left out, of all.
+        """
+        return sum(
+            self.variables[name].num_elements
+            for name in (self.variables if names is None else names)
+            if self.variables[name].dtype_name not in ("string", "bool")
+            and self.role(name) == "model"
+        )
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.variables)
 
@@ -45,6 +68,18 @@ class SavedVariables(Mapping[str, Array]):
 
     def __contains__(self, name: object) -> bool:
         return name in self.variables
+
+
+def refuse_unreadable(saved: SavedVariables, names: Iterable[str] | None = None) -> None:
+    """Raises UnsupportedError where something is asked for that nobody can read; None asks for all."""
+    asked = saved.unreadable if names is None else names
+    problems = [saved.unreadable[name].message for name in asked if name in saved.unreadable]
+    if problems:
+        raise UnsupportedError(
+            f"{saved.label} holds what is no variable:\n{listed(problems)}",
+            expected="numbers, booleans, or strings of fixed width",
+            next_step="Leave it out: slimtune convert SRC DST --exclude REGEX",
+        )
 
 
 def described(variables: Mapping[str, Array]) -> dict[str, Variable]:
@@ -59,7 +94,7 @@ def described(variables: Mapping[str, Array]) -> dict[str, Variable]:
         if known is not None:
             found[name] = known[name]
         else:
-            array = np.asarray(variables[name])
+            array = as_array(variables[name], name)
             found[name] = describe(name, dtype_of(array, name), array.shape)
     return found
 

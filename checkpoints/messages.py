@@ -6,8 +6,8 @@ module is imported, under the package name `slimtune`.
 
 Source:
   Field numbers and types as in TensorFlow's tensor_bundle.proto, tensor_slice.proto,
-  saved_tensor_slice.proto, saved_model.proto, checkpoint_state.proto, feature.proto and
-  example.proto.
+  saved_tensor_slice.proto, saved_model.proto, checkpoint_state.proto, feature.proto,
+  example.proto and control_flow.proto.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ __all__ = [
     "BytesList",
     "CheckpointState",
     "CollectionDef",
+    "CondContextDef",
     "DataType",
     "Example",
     "Feature",
@@ -78,6 +79,7 @@ __all__ = [
     "TrackableObjectGraph",
     "VariableDef",
     "VersionDef",
+    "WhileContextDef",
 ]
 
 _FILE = "slimtune/checkpoints.proto"
@@ -173,8 +175,34 @@ _MESSAGES: dict[str, tuple[_Field, ...]] = {
     "Features": (_Field(1, "feature", "Features.FeatureEntry", repeated=True),),
     "Features.FeatureEntry": (_Field(1, "key", "string"), _Field(2, "value", "Feature")),
     "Example": (_Field(1, "features", "Features"),),
+    "ValuesDef": (
+        _Field(1, "values", "string", repeated=True),
+        _Field(2, "external_values", "ValuesDef.ExternalValuesEntry", repeated=True),
+    ),
+    "ValuesDef.ExternalValuesEntry": (_Field(1, "key", "string"), _Field(2, "value", "string")),
+    "ControlFlowContextDef": (
+        _Field(1, "cond_ctxt", "CondContextDef", oneof="ctxt"),
+        _Field(2, "while_ctxt", "WhileContextDef", oneof="ctxt"),
+    ),
+    # What is not read is kept as it is: fields that are not described here.
+    "CondContextDef": (
+        _Field(2, "pred_name", "string"),
+        _Field(3, "pivot_name", "string"),
+        _Field(5, "values_def", "ValuesDef"),
+        _Field(6, "nested_contexts", "ControlFlowContextDef", repeated=True),
+    ),
+    "WhileContextDef": (
+        _Field(5, "pivot_name", "string"),
+        _Field(6, "pivot_for_pred_name", "string"),
+        _Field(7, "pivot_for_body_name", "string"),
+        _Field(8, "loop_exit_names", "string", repeated=True),
+        _Field(9, "values_def", "ValuesDef"),
+        _Field(10, "loop_enter_names", "string", repeated=True),
+        _Field(11, "maximum_iterations_name", "string"),
+        _Field(12, "nested_contexts", "ControlFlowContextDef", repeated=True),
+    ),
 }
-_MAP_ENTRIES = {"Features.FeatureEntry"}
+_MAP_ENTRIES = {"Features.FeatureEntry", "ValuesDef.ExternalValuesEntry"}
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
@@ -234,6 +262,7 @@ if TYPE_CHECKING:
     BundleHeaderProto: TypeAlias = Any
     BytesList: TypeAlias = Any
     CheckpointState: TypeAlias = Any
+    CondContextDef: TypeAlias = Any
     Example: TypeAlias = Any
     Feature: TypeAlias = Any
     Features: TypeAlias = Any
@@ -245,11 +274,13 @@ if TYPE_CHECKING:
     SavedTensorSliceMeta: TypeAlias = Any
     SavedTensorSlices: TypeAlias = Any
     TensorSliceProto: TypeAlias = Any
+    WhileContextDef: TypeAlias = Any
 else:
     BundleEntryProto = _message("BundleEntryProto")
     BundleHeaderProto = _message("BundleHeaderProto")
     BytesList = _message("BytesList")
     CheckpointState = _message("CheckpointState")
+    CondContextDef = _message("CondContextDef")
     Example = _message("Example")
     Feature = _message("Feature")
     Features = _message("Features")
@@ -261,3 +292,4 @@ else:
     SavedTensorSliceMeta = _message("SavedTensorSliceMeta")
     SavedTensorSlices = _message("SavedTensorSlices")
     TensorSliceProto = _message("TensorSliceProto")
+    WhileContextDef = _message("WhileContextDef")

@@ -56,6 +56,7 @@ _ENCRYPTED = 1
 # Deflate makes at most 1032 bytes of one.
 _LARGEST_GROWTH = 1032
 _NEXT_STEP = "Copy or download the file again."
+_AS_NUMBERS = "Leave it out (--exclude REGEX), or save it as numbers or strings of fixed width."
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class NpzFile:
     Attributes:
       variables: by name, in the order of the archive.
       metadata: what the file says beside the variables.
+      unreadable: members that are no variables -> why.
     """
 
     def __init__(self, path: Path, verify_checksums: bool = True) -> None:
@@ -100,23 +102,33 @@ class NpzFile:
 
         Raises:
           CheckpointError: the archive contradicts itself; names the member.
-          UnsupportedError: a member is encrypted, holds Python objects, or has a dtype that
-            TensorFlow lacks.
+          UnsupportedError: of every member: it is encrypted, holds Python objects, or has a
+            dtype that TensorFlow lacks. Where others can be read, they are.
         """
         self._path = path
         self._verify_checksums = verify_checksums
         self._data = map_file(path)
         self._members: dict[str, Member] = {}
+        self.unreadable: dict[str, SlimtuneError] = {}
         for info in self._infos():
-            member = self._member(info)
+            try:
+                member = self._member(info)
+            except UnsupportedError as error:
+                self.unreadable[info.filename.removesuffix(ENDING)] = error
+                continue
             if member.name in self._members:
                 raise self._error(member.name, BrokenFileError("it is there twice"))
             self._members[member.name] = member
         self._check_overlaps()
         self.metadata, extended = self._read_metadata(self._members.pop(METADATA_NAME, None))
-        self._dtypes = {
-            name: self._dtype(member, extended.get(name)) for name, member in self._members.items()
-        }
+        self._dtypes: dict[str, dtypes.DType] = {}
+        for name, member in self._members.items():
+            try:
+                self._dtypes[name] = self._dtype(member, extended.get(name))
+            except UnsupportedError as error:
+                self.unreadable[name] = error
+        if self.unreadable and not self._dtypes:
+            raise next(iter(self.unreadable.values()))
         self.variables: dict[str, Variable] = {
             name: describe(name, dtype, self._members[name].shape)
             for name, dtype in self._dtypes.items()
@@ -312,7 +324,7 @@ class NpzFile:
             f"{self._path}: variable {name} cannot be read: {message}.",
             expected=error.expected,
             received=error.received,
-            next_step=error.next_step or (_NEXT_STEP if kind is CheckpointError else None),
+            next_step=error.next_step or (_NEXT_STEP if kind is CheckpointError else _AS_NUMBERS),
         )
 
 

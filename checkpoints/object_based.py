@@ -36,6 +36,8 @@ parsed one by one, since a parsed message may take forty times the room of its b
 
 _VALUE_ATTRIBUTE = "VARIABLE_VALUE"
 _NODES_FIELD = 1
+# Where tf.train.Checkpoint(step=...) keeps it.
+_STEP_KEY = f"step{VARIABLE_VALUE}"
 _METRICS = "keras_api/metrics/"
 
 # Keras' optimisers since 2.11 keep their variables in lists of their own.
@@ -125,7 +127,7 @@ def named_objects(bundle: Bundle, plain: bool) -> tuple[Bundle | ObjectBundle, O
     names, shared = plain_names(
         [key for key in bundle.variables if key != OBJECT_GRAPH_KEY], graph.full_names
     )
-    roles = _roles(names, graph)
+    roles = _roles(names, graph, bundle)
     keys = {name: key for key, name in names.items()}
     return ObjectBundle(bundle, keys), ObjectNames(keys, roles, notes + shared)
 
@@ -190,11 +192,14 @@ def _ways(key: str, full_names: Mapping[str, str]) -> Iterator[str]:
     yield key
 
 
-def _roles(names: Mapping[str, str], graph: ObjectGraph) -> dict[str, Role]:
+def _roles(names: Mapping[str, str], graph: ObjectGraph, bundle: Bundle) -> dict[str, Role]:
     """Name -> role, where the graph or the path to the variable tells it."""
     roles: dict[str, Role] = {}
     for key, name in names.items():
         by_path: Role = "other" if f"/{_METRICS}" in f"/{key}" else role(key, names)
+        variable = bundle.variables[key]
+        if key == _STEP_KEY and not variable.shape and variable.dtype.kind in "iu":
+            by_path = "step"
         if by_path in ("step", "other"):
             roles[name] = by_path
     return roles | {names[key]: known for key, known in graph.roles.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from checkpoints.errors import OutputExistsError, UsageError
 from checkpoints.family import Family, at_prefix
 from checkpoints.family_files import DATA_FILE, INDEX, META, beside, has_index, is_table, members
-from checkpoints.files import make_parent, placing, refuse_existing, temporary_beside, writing
+from checkpoints.files import directory_beside, placing, refuse_existing
 from checkpoints.progress import Progress
 from checkpoints.temporary_names import leftovers
 
@@ -66,14 +65,8 @@ class Place:
         Raises:
           OutputError: the operating system refuses to write there.
         """
-        make_parent(self.path)
-        with writing(self.path):
-            staging = temporary_beside(self.path)
-            staging.mkdir()
-            try:
-                yield staging / self.path.name
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
+        with directory_beside(self.path) as directory:
+            yield directory / self.path.name
 
     def take(self, written: Family, progress: Progress) -> Family:
         """Moves files here, an index last, and removes what stood here.

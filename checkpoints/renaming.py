@@ -96,4 +96,5 @@ def _error(text: str, why: str) -> UsageError:
         f"--rename {text!r} cannot be used: {why}.",
         expected=f"s|OLD|NEW|, as in {_EXAMPLE}",
         received=text,
+        next_step=f"--rename {_EXAMPLE}",
     )

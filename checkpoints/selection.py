@@ -11,7 +11,7 @@ import numpy as np
 
 from checkpoints import dtypes
 from checkpoints.errors import NotFoundError, PlanError, UsageError, counted, listed, near_names
-from checkpoints.mapping import SavedVariables
+from checkpoints.mapping import SavedVariables, refuse_unreadable
 from checkpoints.names import Role, averaged_names
 from checkpoints.progress import SILENT, Progress
 from checkpoints.renaming import parse_renaming
@@ -66,7 +66,11 @@ class SelectedVariables(SavedVariables):
     """
 
     def __init__(
-        self, saved: SavedVariables, sources: Mapping[str, str], variables: Mapping[str, Variable]
+        self,
+        saved: SavedVariables,
+        sources: Mapping[str, str],
+        variables: Mapping[str, Variable],
+        is_averaged: bool,
     ) -> None:
         """Made by `select`.
 
@@ -74,9 +78,11 @@ class SelectedVariables(SavedVariables):
           saved: where values come from.
           sources: name here -> name there.
           variables: name, dtype and shape, by name here.
+          is_averaged: whether averages stand for their variables.
         """
         self._saved = saved
         self._sources = sources
+        self._is_averaged = is_averaged
         self.variables = variables
         self.label = saved.label
         self.metadata = saved.metadata
@@ -102,6 +108,13 @@ class SelectedVariables(SavedVariables):
             return self._saved.bytes_of(source)
         return super().bytes_of(name)
 
+    def role(self, name: str) -> Role:
+        """What a variable is for, where it comes from; of an average under its variable's name, that."""
+        source = self._sources[name]
+        if self._is_averaged and self._saved.role(source) == "ema":
+            source = source.rpartition("/")[0]
+        return self._saved.role(source)
+
     def source_of(self, name: str) -> str:
         """The name of a variable where it comes from."""
         return self._sources[name]
@@ -119,6 +132,7 @@ def select(
 
     Raises:
       UsageError: a regular expression, substitution, dtype or part is none.
+      UnsupportedError: what is taken cannot be read as a variable.
       NotFoundError: an expression or substitution matches no variable, or none is left.
       PlanError: there are no averages to take, they do not fit their variables, or two
         variables would get the same name.
@@ -138,7 +152,7 @@ def select(
     }
     if selection.dtype is not None:
         variables = _cast(variables, selection.dtype, progress)
-    return SelectedVariables(saved, taken, variables)
+    return SelectedVariables(saved, taken, variables, selection.weights == "ema")
 
 
 def _with_weights(saved: SavedVariables, weights: Weights, progress: Progress) -> dict[str, str]:
@@ -201,7 +215,7 @@ def _dropped(
                 f"--drop {part}: there is no such part.",
                 expected=", ".join(PARTS),
                 received=part,
-                next_step=f"--drop {near[0]}" if near else None,
+                next_step=f"--drop {near[0] if near else ','.join(PARTS)}",
             )
     for part in dict.fromkeys(parts):
         gone = [
@@ -217,17 +231,18 @@ def _filtered(
     saved: SavedVariables, taken: dict[str, str], selection: Selection, progress: Progress
 ) -> dict[str, str]:
     # What matches a variable that was dropped is no slip of the pen.
-    names = {**dict.fromkeys(saved.variables), **dict.fromkeys(taken)}
+    names = dict.fromkeys([*saved.variables, *taken, *saved.unreadable])
     include = [_matcher("--include", text, names) for text in selection.include]
     exclude = [_matcher("--exclude", text, names) for text in selection.exclude]
+
+    def is_wanted(name: str) -> bool:
+        is_included = not include or any(matches(name) for matches in include)
+        return is_included and not any(matches(name) for matches in exclude)
+
+    refuse_unreadable(saved, filter(is_wanted, saved.unreadable))
     if not include and not exclude:
         return taken
-    kept = {
-        name: source
-        for name, source in taken.items()
-        if (not include or any(matches(name) for matches in include))
-        and not any(matches(name) for matches in exclude)
-    }
+    kept = {name: source for name, source in taken.items() if is_wanted(name)}
     progress.say(f"Taken: {len(kept)} of {counted(len(taken), 'variable')}.")
     return kept
 
@@ -239,7 +254,10 @@ def _matcher(
         pattern = re.compile(text)
     except re.error as error:
         raise UsageError(
-            f"{option} {text!r} is no regular expression: {error}.", received=text
+            f"{option} {text!r} is no regular expression: {error}.",
+            expected="a regular expression that is found in a name",
+            received=text,
+            next_step=f"Put a backslash before what is meant as it is: {option} '{re.escape(text)}'",
         ) from error
     if not any(map(pattern.search, names)):
         raise _matches_nothing(f"{option} {text!r}", text, names)
@@ -291,6 +309,7 @@ def _cast(variables: dict[str, Variable], dtype: str, progress: Progress) -> dic
             f"--dtype {dtype}: variables do not become that.",
             expected=", ".join(DTYPES),
             received=dtype,
+            next_step=f"--dtype {DTYPES[0]}; integers and strings stay as they are.",
         )
     wanted = dtypes.of_name(dtype)
     cast = {

@@ -16,6 +16,7 @@ from checkpoints.messages import CheckpointState
 
 _BEGINNING = b"model_checkpoint_path"
 _MAX_BYTES = 1 << 24
+_SHOWN_BYTES = 40
 
 
 def is_state(path: Path) -> bool:
@@ -41,6 +42,7 @@ def parse_state(path: Path) -> tuple[str, tuple[str, ...]]:
         raise BrokenFileError(
             f"{path} is not the text that names the latest checkpoint: {error}.",
             expected='model_checkpoint_path: "model.ckpt-1000"',
+            received=f"a file that begins with {data[:_SHOWN_BYTES]!r}",
             next_step="Name a checkpoint itself instead of the directory.",
         ) from error
     return state.model_checkpoint_path, tuple(state.all_model_checkpoint_paths)

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from checkpoints.tensors import Array
 
 _PIECE_ELEMENTS = 1 << 20
+# Of this square the sum over any file stays below 2**1024.
+_LARGEST_EXPONENT = 400
 
 _INITIAL = {"moving_mean": 0.0, "moving_variance": 1.0}
 _ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -47,7 +49,6 @@ def statistics_of(array: Array) -> Statistics | None:
     smallest: list[float | int] = []
     largest: list[float | int] = []
     count = nan_count = infinite_count = 0
-    total = 0.0
     for piece in _pieces(flat):
         finite = piece[np.isfinite(piece)]
         nan_count += int(np.count_nonzero(np.isnan(piece)))
@@ -57,16 +58,29 @@ def statistics_of(array: Array) -> Statistics | None:
             smallest.append(finite.min().item())
             largest.append(finite.max().item())
             count += finite.size
-            total += float(finite.sum(dtype=np.float64))
     if not count:
         return Statistics(None, None, None, None, nan_count, infinite_count)
-    mean = total / count
+    unit = _unit(max(map(abs, (*smallest, *largest))))
+    mean = sum(float(piece.sum()) for piece in _finite_pieces(flat, unit)) / count
     squares = math.fsum(
-        float(np.square(piece[np.isfinite(piece)].astype(np.float64) - mean).sum())
-        for piece in _pieces(flat)
+        float(np.square(piece - mean).sum()) for piece in _finite_pieces(flat, unit)
     )
     deviation = math.sqrt(squares / count)
-    return Statistics(min(smallest), max(largest), mean, deviation, nan_count, infinite_count)
+    return Statistics(
+        min(smallest), max(largest), mean * unit, deviation * unit, nan_count, infinite_count
+    )
+
+
+def _unit(largest: float) -> float:
+    """What values are divided by so that their sum and squares are floats: a power of two, mostly 1."""
+    _, exponent = math.frexp(largest)
+    return math.ldexp(1.0, exponent - 1) if abs(exponent) > _LARGEST_EXPONENT else 1.0
+
+
+def _finite_pieces(flat: npt.NDArray[Any], unit: float) -> Iterator[npt.NDArray[np.float64]]:
+    for piece in _pieces(flat):
+        finite = piece[np.isfinite(piece)].astype(np.float64)
+        yield finite if unit == 1.0 else finite / unit
 
 
 def is_average(name: str) -> bool:

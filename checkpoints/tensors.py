@@ -198,6 +198,30 @@ def from_little_endian(
     return array.reshape(shape)
 
 
+def as_array(value: npt.ArrayLike, name: str) -> Array:
+    """What is to be written under a name, as an array.
+
+    Raises:
+      UnsupportedError: it is none, or has more dimensions than MAX_RANK; names the variable.
+    """
+    try:
+        array: Array = np.asarray(value)
+    except ValueError as error:
+        raise UnsupportedError(
+            f"Variable {name} cannot be written: it is no array.",
+            expected="an array, or rows of the same length",
+            received=error,
+        ) from error
+    if array.ndim > MAX_RANK:
+        raise UnsupportedError(
+            f"Variable {name} cannot be written: it has too many dimensions.",
+            expected=f"at most {MAX_RANK}",
+            received=f"{array.ndim} dimensions",
+            next_step="Reshape it.",
+        )
+    return array
+
+
 def dtype_of(array: Array, name: str) -> dtypes.DType:
     """The dtype under which an array is written.
 

@@ -118,8 +118,18 @@ def verify(path: str | os.PathLike[str], *, progress: Progress = SILENT) -> Veri
         tuple(problems),
         num_variables,
         sum(file.stat().st_size for file in family.files),
-        _NO_CHECKSUMS if family.kind == "safetensors" else (),
+        _notes(family, num_variables),
     )
+
+
+def _notes(family: Family, num_variables: int) -> tuple[str, ...]:
+    """What was not compared."""
+    if family.kind == "safetensors":
+        return _NO_CHECKSUMS
+    if family.kind != "npz" or not num_variables:
+        return ()
+    with api.open(family) as saved:
+        return tuple(error.message for error in saved.unreadable.values())
 
 
 def _incomplete(path: Path, error: CheckpointError) -> VerifyResult:

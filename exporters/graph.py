@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from checkpoints.containers import recognise
 from checkpoints.errors import GraphError, NotFoundError, listed
+from checkpoints.files import kind_of_file
 from checkpoints.messages import GraphDef, MetaGraphDef, NodeDef, OpDef, SavedModel
 from exporters.names import TensorName, is_control, node_of, tensor_of
 from exporters.recognise import (
@@ -272,6 +273,14 @@ def _file_of(path: Path) -> Path:
         )
     if not path.exists():
         raise NotFoundError(f"{path} is not there.", expected=_READABLE)
+    kind = kind_of_file(path)
+    if kind is not None:
+        raise GraphError(
+            f"{path} is {kind} and cannot be read as a file.",
+            expected=_READABLE,
+            received=kind,
+            next_step="Copy what it gives into a file, and name that.",
+        )
     return path
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import checkpoints
-from checkpoints.api import Checkpoint, Version
+from checkpoints.api import Checkpoint, Version, refuse_words
 from checkpoints.errors import UsageError, counted
 from checkpoints.family import Kind
 from checkpoints.files import is_same_place
@@ -58,6 +57,8 @@ def write(request: Request, progress: Progress) -> Conversion:
             f"{request.destination} is the source itself.", next_step="Name another output."
         )
     # Before anything is read or said.
+    version = cast("Version", request.form)
+    refuse_words(request.destination, version, None, request.slicing)
     Place(request.destination, request.form, overwrite=request.overwrite)
     with checkpoints.open(family) as saved:
         if saved.objects is not None:
@@ -86,7 +87,7 @@ def write(request: Request, progress: Progress) -> Conversion:
         written = write_verified(
             request.destination,
             selected,
-            version=cast("Version", request.form),
+            version=version,
             overwrite=request.overwrite,
             metadata=texts,
             slicing=request.slicing,
@@ -99,7 +100,7 @@ def write(request: Request, progress: Progress) -> Conversion:
                 f"{name}: {counted(count, 'value')} too large for"
                 f" {selected.variables[name].dtype_name} became infinite."
             )
-        parameters = sum(math.prod(variable.shape) for variable in selected.variables.values())
+        parameters = selected.count_parameters()
     return Conversion(
         path=written.prefix,
         form=request.form,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from google.protobuf import text_format
 
 from checkpoints.errors import VerificationError
-from checkpoints.files import atomic_file
+from checkpoints.files import atomic_file, directory_beside
 from checkpoints.messages import GraphDef
 from checkpoints.progress import Progress
 from exporters.changing import Comparison, write_changed
@@ -30,8 +29,8 @@ def write(request: Request, progress: Progress) -> Conversion:
     """
 
     def write_form(frozen: FrozenGraph, compare: Comparison | None) -> Verification:
-        with tempfile.TemporaryDirectory(dir=_beside(request.destination)) as directory:
-            binary = Path(directory) / "graph.pb"
+        with directory_beside(request.destination) as directory:
+            binary = directory / request.destination.name
             verification = write_proved(
                 frozen,
                 binary,
@@ -51,11 +50,6 @@ def write(request: Request, progress: Progress) -> Conversion:
     size = request.destination.stat().st_size
     nodes = written.num_nodes
     return converted(request, frozen, verification, num_bytes=size, nodes=nodes, written=written)
-
-
-def _beside(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.parent
 
 
 def _write_text(binary: Path, path: Path, verify: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import cast
 
@@ -66,7 +65,7 @@ def write(request: Request, progress: Progress) -> Conversion:
         inputs=tuple(Endpoint.of(graph, tensor) for tensor in thawing.inputs),
         outputs=tuple(Endpoint.of(graph, tensor) for tensor in thawing.outputs),
         nodes=None if is_variables_only else len(graph.nodes),
-        parameters=sum(math.prod(variable.shape) for variable in selected.variables.values()),
+        parameters=selected.count_parameters(),
         num_bytes=written.num_bytes,
         verification=verification,
         metadata=thawing.metadata,

@@ -62,6 +62,8 @@ def _checkpoint_or_records(path: str, output: Output) -> dict[str, Any]:
         return checkpoints.verify(path, progress=output).as_json()
     except UnsupportedError:
         file = Path(path)
+        if not file.is_file():
+            raise
         # One whose first bytes are damaged is known by its name only.
         if recognise(file) != TFRECORD and file.suffix not in _RECORD_ENDINGS:
             # A graph may have any name.

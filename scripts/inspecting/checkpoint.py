@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from scripts.inspecting.variables import add_statistics, table
+from scripts.inspecting.variables import add_statistics, filter_notes, table
 from scripts.output import Output
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def checkpoint_contents(
         if saved.objects is not None:
             result["object_based"] = True
             notes = [*saved.objects.notes, *notes]
+        notes = [*filter_notes(regex, result["variables"], list(saved.variables)), *notes]
+        notes += [error.message for error in saved.unreadable.values()]
     if notes:
         result["notes"] = notes
     if problems:
@@ -73,13 +75,10 @@ def variable_lines(result: dict[str, Any], stats: bool) -> list[str]:
 def _contents(saved: Checkpoint, regex: re.Pattern[str] | None) -> dict[str, Any]:
     keys = {} if saved.objects is None else saved.objects.keys
     variables: list[dict[str, Any]] = []
-    parameters = 0
     for name, variable in saved.variables.items():
         if regex is not None and not regex.search(name):
             continue
         part = saved.role(name)
-        if part == "model" and variable.dtype_name != "string":
-            parameters += variable.num_elements
         shape = list(variable.shape)
         variables.append({"name": name, "dtype": variable.dtype_name, "shape": shape, "role": part})
         if name in keys:
@@ -92,7 +91,7 @@ def _contents(saved: Checkpoint, regex: re.Pattern[str] | None) -> dict[str, Any
         "meta": None if family.meta is None else str(family.meta),
         "resolved": family.said,
         "variables": variables,
-        "parameters": parameters,
+        "parameters": saved.count_parameters(entry["name"] for entry in variables),
     }
 
 

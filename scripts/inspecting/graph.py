@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.inspecting.checkpoint import checkpoint_contents, variable_lines
-from scripts.inspecting.variables import add_statistics
+from scripts.inspecting.variables import add_statistics, filter_notes
 from scripts.output import Output
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def graph_contents(
         return result
     if regex is not None:
         kept = [entry for entry in result["variables"] if regex.search(entry["name"])]
+        names = [entry["name"] for entry in result["variables"]]
+        result["notes"] += filter_notes(regex, kept, names)
         result["variables"] = kept
     if stats and result["frozen"]:
         problems, notes = add_statistics(_constants(graph), result["variables"], output)

@@ -11,6 +11,7 @@ from scripts.output import Output, one_line
 
 STATISTICS = ("min", "max", "mean", "std", "nan_count", "infinite_count")
 _LONGEST_NAME = 120
+_SHOWN_NAMES = 3
 _HEADER = ("NAME", "DTYPE", "SHAPE", "ROLE")
 
 
@@ -30,6 +31,20 @@ def compiled(pattern: str | None) -> re.Pattern[str] | None:
             received=pattern,
             next_step="Put a backslash before a sign that is meant as it is, as in 'a\\+b'.",
         ) from error
+
+
+def filter_notes(
+    regex: re.Pattern[str] | None, shown: list[dict[str, Any]], names: list[str]
+) -> list[str]:
+    """How many variables --filter leaves; where it leaves none, names that are spelt like it."""
+    from checkpoints.errors import counted, near_names
+
+    if regex is None:
+        return []
+    note = f"--filter {regex.pattern!r} shows {len(shown)} of {counted(len(names), 'variable')}."
+    scopes = {name[: found.start()] for name in names for found in re.finditer("/", name)}
+    near = [] if shown else near_names(regex.pattern.strip("^$/"), [*names, *sorted(scopes)])
+    return [f"{note} Did you mean {', '.join(near)}?" if near else note]
 
 
 def add_statistics(
@@ -56,7 +71,13 @@ def add_statistics(
                 variable |= dict(zip(STATISTICS, astuple(figures), strict=True))
                 all_figures[variable["name"]] = figures
             task.advance()
-    return problems, _batch_norm_notes(*untouched_batch_norms(all_figures))
+    notes = _batch_norm_notes(*untouched_batch_norms(all_figures))
+    complex_names = [v["name"] for v in variables if v["dtype"].startswith("complex")]
+    if complex_names:
+        names = ", ".join(complex_names[:_SHOWN_NAMES])
+        more = "" if len(complex_names) <= _SHOWN_NAMES else ", ..."
+        notes.append(f"Figures of complex variables are those of their magnitudes: {names}{more}")
+    return problems, notes
 
 
 def _batch_norm_notes(untouched: list[str], count: int) -> list[str]:

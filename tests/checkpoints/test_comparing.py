@@ -221,3 +221,10 @@ def test_large_arrays_are_looked_at_in_pieces():
 def test_arrays_in_fortrans_order():
     a = np.arange(6.0).reshape(2, 3)
     assert compare_arrays(a, np.asfortranarray(a)).num_different == 0
+
+
+def test_numbers_farther_apart_than_a_float_can_say():
+    largest = np.finfo(np.float64).max
+    figures = compare_arrays(np.array([largest, 1.0]), np.array([-largest, 2.0]))
+    assert (figures.max_abs, figures.max_rel) == (largest, 2.0)
+    assert figures.num_different == 2 and not figures.num_infinite

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import checkpoints
-from checkpoints.errors import CheckpointError, OutputExistsError, UnsupportedError
+from checkpoints.errors import (
+    CheckpointError,
+    OutputExistsError,
+    UnsupportedError,
+    UsageError,
+)
+from checkpoints.selection import Selection, select
 
 PLAIN = {
     "net/weights": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -158,10 +164,52 @@ def test_damage_costs_the_variable_it_is_in(tmp_path):
         assert saved["a"].shape == (9,)
 
 
-def test_objects_are_never_unpickled(tmp_path):
-    np.savez(tmp_path / "x.npz", a=np.ones(1), b=np.array([{}], object))
+def test_objects_are_never_unpickled_and_hide_nothing(tmp_path, heard):
+    dates = np.array(["2020-01-01"], "M8[D]")
+    np.savez(tmp_path / "x.npz", a=np.ones(1), b=np.array([{}], object), c=dates)
+    with checkpoints.open(tmp_path / "x.npz") as saved:
+        assert list(saved) == ["a"] and saved["a"].tolist() == [1]
+        assert list(saved.unreadable) == ["b", "c"]
+        with pytest.raises(UnsupportedError, match="variable b cannot be read: it holds pickled"):
+            saved["b"]
+        with pytest.raises(UnsupportedError, match="variable c cannot be read") as caught:
+            saved["c"]
+        assert "--exclude REGEX" in caught.value.next_step
+        with pytest.raises(UnsupportedError, match="holds what is no variable") as caught:
+            select(saved)
+        assert "variable b" in caught.value.message and "variable c" in caught.value.message
+        assert list(select(saved, Selection(exclude=("^[bc]$",)))) == ["a"]
+        assert list(select(saved, Selection(include=("a",)))) == ["a"]
+    checkpoints.write(tmp_path / "y.npz", {"a": np.ones(1)})
+    found = checkpoints.diff(tmp_path / "x.npz", tmp_path / "y.npz")
+    assert [(entry.name, entry.verdict) for entry in found.values] == [
+        ("b", "unreadable"),
+        ("c", "unreadable"),
+    ]
+    assert not found.only_in_a and found.num_same == 1
+    with pytest.raises(UnsupportedError, match="holds what is no variable"):
+        checkpoints.average([tmp_path / "y.npz", tmp_path / "x.npz"], tmp_path / "mean.npz")
+    result = checkpoints.verify(tmp_path / "x.npz")
+    assert result.is_ok and len(result.notes) == 2
+    np.savez(tmp_path / "z.npz", b=np.array([{}], object))
     with pytest.raises(UnsupportedError, match="variable b cannot be read: it holds pickled"):
-        checkpoints.open(tmp_path / "x.npz")
+        checkpoints.open(tmp_path / "z.npz")
+
+
+def test_an_npz_without_arrays(tmp_path):
+    np.savez(tmp_path / "theirs.npz")
+    checkpoints.write(tmp_path / "ours.npz", {})
+    for name in ("theirs", "ours"):
+        with checkpoints.open(tmp_path / f"{name}.npz") as saved:
+            assert (saved.family.kind, len(saved)) == ("npz", 0)
+
+
+@pytest.mark.parametrize("metadata", [{"a": 1}, {1: "a"}])
+@pytest.mark.parametrize("form", ["npz", "safetensors"])
+def test_metadata_is_text(tmp_path, metadata, form):
+    with pytest.raises(UsageError, match="metadata is text by key"):
+        checkpoints.write(tmp_path / f"x.{form}", {"a": np.ones(1)}, metadata=metadata)
+    assert not list(tmp_path.iterdir())
 
 
 def test_bits_without_a_name_are_refused(tmp_path):

@@ -219,3 +219,18 @@ def test_a_saved_model_of_tensorflow_1_is_name_based(shared, tensorflow, same):
             "a": 0.5, "a2": 0.5, "b": 2.0, "c": 3.0, "c2": 3.0,
         }  # fmt: skip
     restores_by_name(tensorflow, folder / "variables/variables", same)
+
+
+def test_the_step_of_a_loop_of_ones_own(tensorflow, tmp_path):
+    """tf.train.Checkpoint(step=...), as TensorFlow's guide has it."""
+    tf = tensorflow
+    made = tf.train.Checkpoint(
+        step=tf.Variable(5, dtype=tf.int64), rate=tf.Variable(0.5), w=tf.Variable([1.0, 2.0])
+    )
+    prefix = made.write(str(tmp_path / "m"))
+    with checkpoints.open(prefix) as saved:
+        (step,) = [name for name in saved if saved.role(name) == "step"]
+        assert saved[step] == 5
+    other = tf.train.Checkpoint(step=tf.Variable([1.0, 2.0])).write(str(tmp_path / "n"))
+    with checkpoints.open(other) as saved:
+        assert "step" not in {saved.role(name) for name in saved}

@@ -229,3 +229,22 @@ def test_values_are_read_when_they_are_asked_for(tmp_path):
     with checkpoints.open(tmp_path / "m.ckpt") as opened:
         taken = select(opened, Selection(exclude=("^a$",), dtype="float32"))
         assert taken["b"].tolist() == [0, 0, 0]
+
+
+def test_a_variable_is_for_the_same_thing_under_another_name(tmp_path):
+    values = {
+        "w": np.ones((2, 3)),
+        "w/Adam": np.ones((2, 3)),
+        "w/ExponentialMovingAverage": np.zeros((2, 3)),
+        "global_step": np.array(3),
+        "flag": np.array([True]),
+        "words": np.array([b"a"], object),
+    }
+    checkpoints.write(tmp_path / "m", values)
+    with checkpoints.open(tmp_path / "m") as saved:
+        assert saved.count_parameters() == 6 and saved.count_parameters(["words", "w/Adam"]) == 0
+        renamed = select(saved, Selection(rename=("s|^|x_|", "s|/|_|g"), exclude=("flag",)))
+        assert renamed.role("x_w_Adam") == "slot" and renamed.role("x_global_step") == "step"
+        assert renamed.count_parameters() == 6
+        averaged = select(saved, Selection(weights="ema"))
+        assert averaged.role("w") == "model" and averaged.count_parameters() == 6

@@ -77,3 +77,20 @@ def test_batch_norms_of_object_based_checkpoints():
         for kind, value in (("mean", 0.0), ("variance", 1.0))
     }
     assert untouched_batch_norms(figures) == (["bn"], 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "deviation"),
+    [
+        ([1e300, 5e-324], 5e299, 5e299),
+        ([1.7e308, 1.7e308], 1.7e308, 0.0),
+        ([1.7e308, -1.7e308], 0.0, 1.7e308),
+        ([1e-300, 3e-300], 2e-300, 1e-300),
+        ([5e-324, 5e-324], 5e-324, 0.0),
+    ],
+)
+def test_values_whose_squares_no_float_holds(values, mean, deviation):
+    figures = statistics_of(np.array(values))
+    assert (figures.minimum, figures.maximum) == (min(values), max(values))
+    assert figures.mean == pytest.approx(mean, rel=1e-12)
+    assert figures.standard_deviation == pytest.approx(deviation, rel=1e-12)

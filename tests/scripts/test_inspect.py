@@ -102,7 +102,7 @@ def test_filter_and_stats(run, capsys):
         "infinite_count": 0,
     }
     code, out, _ = slimtune(capsys, run, "--stats", "--filter", "weights$")
-    assert out.splitlines()[-1].split() == [
+    assert out.splitlines()[-3].split() == [
         "net/weights", "float32", "2", "x", "3", "model", "0", "5", "2.5", "1.70783", "0", "0",
     ]  # fmt: skip
 
@@ -251,3 +251,41 @@ def test_json_takes_nothing_that_is_not_needed(run):
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_filter_says_of_how_many(run, capsys):
+    code, out, _ = slimtune(capsys, run / "m.ckpt-7", "--filter", "Adam")
+    assert code == 0 and "--filter 'Adam' shows 1 of 6 variables." in out
+    code, result = slimtune_json(capsys, run / "m.ckpt-7", "--filter", "net/weihgts")
+    assert (code, result["variables"], result["parameters"]) == (0, [], 0)
+    (note,) = result["notes"]
+    assert note.startswith(
+        "--filter 'net/weihgts' shows 0 of 6 variables. Did you mean net/weights, "
+    )
+
+
+def test_figures_of_any_numbers_are_json(tmp_path, capsys):
+    values = {
+        "c": np.array([3 + 4j]),
+        "far": np.array([1e300, 5e-324]),
+        "none": np.array([np.nan, np.inf]),
+    }
+    checkpoints.write(tmp_path / "m", values)
+    code, out, err = slimtune(capsys, tmp_path / "m", "--stats", "--json")
+    assert code == 0 and not err
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    result = json.loads(out, parse_constant=refuse)
+    assert [entry["max"] for entry in result["variables"]] == [5.0, 1e300, None]
+    assert [entry["nan_count"] for entry in result["variables"]] == [0, 0, 1]
+    assert result["notes"] == ["Figures of complex variables are those of their magnitudes: c"]
+
+
+def test_arrays_of_objects_hide_nothing(tmp_path, capsys):
+    np.savez(tmp_path / "x.npz", a=np.ones(2), b=np.array([{}], object))
+    code, result = slimtune_json(capsys, tmp_path / "x.npz")
+    assert code == 0 and [entry["name"] for entry in result["variables"]] == ["a"]
+    (note,) = result["notes"]
+    assert "variable b cannot be read: it holds pickled Python objects" in note
