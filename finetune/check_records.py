@@ -30,6 +30,7 @@ from finetune.sources.records import describe_one_label, shown_label
 
 IMAGE = ("image/encoded", bytes)
 LABEL = ("image/class/label", int)
+BOX_SIDES = ("ymin", "xmin", "ymax", "xmax")
 _Label = int | bytes | None
 """None where a record has none that can be read."""
 
@@ -228,6 +229,7 @@ class _RecordCheck:
                 return None if label is None else int(label), None
             self._check_label(where, label - self._offset, features)
         self._check_picture(where, encoded, features)
+        self._check_boxes(where, features)
         return label, encoded
 
     def _check_label(self, where: str, label: int, features: _Features) -> None:
@@ -247,6 +249,17 @@ class _RecordCheck:
             shown = text.decode("utf-8", "replace")
             detail = f"says class {shown!r}, but label {label + offset} is {classes[label]!r}"
             self._add("class-name", where, detail)
+
+    def _check_boxes(self, where: str, features: _Features) -> None:
+        sides = [features.get(f"image/object/bbox/{side}") or [] for side in BOX_SIDES]
+        if len({len(numbers) for numbers in sides}) > 1:
+            counts = ", ".join(str(len(numbers)) for numbers in sides)
+            self._add("box", where, f"has {counts} values of {', '.join(BOX_SIDES)}")
+            return
+        for ymin, xmin, ymax, xmax in zip(*sides, strict=True):
+            if not (0 <= ymin < ymax <= 1 and 0 <= xmin < xmax <= 1):
+                box = f"ymin {ymin:g}, xmin {xmin:g}, ymax {ymax:g}, xmax {xmax:g}"
+                self._add("box", where, f"has a box that lies not inside its picture: {box}")
 
     def _check_picture(self, where: str, encoded: bytes, features: _Features) -> None:
         try:

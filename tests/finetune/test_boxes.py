@@ -101,6 +101,22 @@ def test_sides_that_are_missing_are_named(tmp_path):
     assert "[3, 3, 3, 1]" in str(caught.value)
 
 
+def test_data_check_finds_boxes_that_would_stop_a_run(tmp_path):
+    from finetune.check import check
+
+    write(tmp_path, [BOXES[2], [(0.0, 0.0, 0.5, 0.5), (0.25, 0.5, 1.5, 0.75)], []], shards=1)
+    found = [item for item in check(tmp_path).problems if item.kind == "box"]
+    assert [item.path.split(": ")[-1].split(" (")[0] for item in found] == ["record 1"]
+    assert found[0].detail == (
+        "has a box that lies not inside its picture: ymin 0.25, xmin 0.5, ymax 1.5, xmax 0.75"
+    )
+    features = {"image/encoded": encoded(), "image/class/label": 0}
+    lame = box_features(BOXES[2]) | {"image/object/bbox/xmax": [0.5]}
+    write_records(tmp_path / "boxed_train_00000-of-00001.tfrecord", [make_example(features | lame)])
+    details = [item.detail for item in check(tmp_path).problems if item.kind == "box"]
+    assert details == ["has 3, 3, 3, 1 values of ymin, xmin, ymax, xmax"]
+
+
 @pytest.mark.tensorflow
 def test_the_pipeline_gives_each_picture_its_boxes(tmp_path):
     from exporters.runtime import load_tensorflow
