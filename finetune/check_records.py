@@ -251,7 +251,14 @@ class _RecordCheck:
             self._add("class-name", where, detail)
 
     def _check_boxes(self, where: str, features: _Features) -> None:
-        sides = [features.get(f"image/object/bbox/{side}") or [] for side in BOX_SIDES]
+        sides = [
+            [
+                value
+                for value in features.get(f"image/object/bbox/{s}", ())
+                if isinstance(value, float)
+            ]
+            for s in BOX_SIDES
+        ]
         if len({len(numbers) for numbers in sides}) > 1:
             counts = ", ".join(str(len(numbers)) for numbers in sides)
             self._add("box", where, f"has {counts} values of {', '.join(BOX_SIDES)}")

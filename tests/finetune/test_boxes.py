@@ -115,6 +115,10 @@ def test_data_check_finds_boxes_that_would_stop_a_run(tmp_path):
     write_records(tmp_path / "boxed_train_00000-of-00001.tfrecord", [make_example(features | lame)])
     details = [item.detail for item in check(tmp_path).problems if item.kind == "box"]
     assert details == ["has 3, 3, 3, 1 values of ymin, xmin, ymax, xmax"]
+    lame["image/object/bbox/xmax"] = [b"right"]
+    write_records(tmp_path / "boxed_train_00000-of-00001.tfrecord", [make_example(features | lame)])
+    details = [item.detail for item in check(tmp_path).problems if item.kind == "box"]
+    assert details == ["has 3, 3, 3, 0 values of ymin, xmin, ymax, xmax"]
 
 
 @pytest.mark.tensorflow
