@@ -109,7 +109,7 @@ def freeze(
         keep_training=keep_training,
         progress=progress,
     )
-    verification = write_proved(frozen, path, verify)
+    verification = write_proved(frozen, path, verify, overwrite=overwrite)
     return Frozen(
         path=path,
         outputs=tuple(map(str, frozen.outputs)),

@@ -114,7 +114,7 @@ def features(
     splits: list[str] = []
     channels = 0
     with (
-        atomic_file(out) as file,
+        atomic_file(out, overwrite=overwrite) as file,
         zipfile.ZipFile(file, "w") as archive,
         progress.task("Features", count, "pictures") as task,
     ):

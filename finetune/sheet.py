@@ -146,7 +146,7 @@ def draw_sheet(
     )
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG")
-    with atomic_file(out) as file:
+    with atomic_file(out, overwrite=overwrite) as file:
         file.write(buffer.getvalue())
     return SheetResult(
         path=out,

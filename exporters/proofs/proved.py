@@ -24,13 +24,14 @@ def write_proved(
     label: str | None = None,
     trust: bool = False,
     compare: Callable[[Path], Verification] | None = None,
+    overwrite: bool = True,
     progress: Progress = SILENT,
 ) -> Verification:
     """Writes a frozen graph beside its place, verifies the file, and then gives it its name.
 
     Args:
       frozen: the graph.
-      path: the .pb; one that is there already is replaced.
+      path: the .pb.
       verify: "structure" proves the file node by node and byte by byte; "run" does that, then
         runs source and file on the same inputs; "auto" runs them only where the graph was
         rewritten, and an input can be made up; "none" does neither.
@@ -39,13 +40,15 @@ def write_proved(
       label: how messages call what is written; left out, its path.
       trust: whether ops that reach files, the network or Python are run.
       compare: runs the file and what it was made from; left out, that is `frozen` itself.
+      overwrite: whether one that is there already is replaced, also one that came meanwhile.
       progress: told how far a run verification is.
 
     Raises:
+      OutputExistsError: a file is there and may not be replaced.
       VerificationError: the written file is not what it should be; nothing is left of it.
       UnsupportedError: a run verification was asked for and no input can be made up.
     """
-    with atomic_file(path) as file:
+    with atomic_file(path, overwrite=overwrite) as file:
         if keeps_variables:
             file.write(kept_graph(frozen).graph_def.SerializeToString(deterministic=True))
         else:

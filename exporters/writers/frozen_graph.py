@@ -29,6 +29,7 @@ def write(request: Request, progress: Progress) -> Conversion:
             keeps_variables=request.options.keep_variables,
             trust=request.trust,
             compare=compare,
+            overwrite=request.overwrite,
             progress=progress,
         )
 

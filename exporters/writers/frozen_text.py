@@ -41,7 +41,7 @@ def write(request: Request, progress: Progress) -> Conversion:
                 compare=compare,
                 progress=progress,
             )
-            _write_text(binary, request.destination, request.verify != "none")
+            _write_text(binary, request)
         return verification
 
     with prepared(request, progress) as frozen:
@@ -52,12 +52,13 @@ def write(request: Request, progress: Progress) -> Conversion:
     return converted(request, frozen, verification, num_bytes=size, nodes=nodes, written=written)
 
 
-def _write_text(binary: Path, path: Path, verify: bool) -> None:
+def _write_text(binary: Path, request: Request) -> None:
+    path = request.destination
     graph_def = GraphDef.FromString(binary.read_bytes())
     text = text_format.MessageToString(graph_def)
-    with atomic_file(path) as file:
+    with atomic_file(path, overwrite=request.overwrite) as file:
         file.write(text.encode("utf-8"))
-        if verify:
+        if request.verify != "none":
             file.flush()
             again = text_format.Parse(Path(file.name).read_text("utf-8"), GraphDef())
             if again.SerializeToString(deterministic=True) != binary.read_bytes():

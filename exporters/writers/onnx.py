@@ -52,7 +52,7 @@ def write(request: Request, progress: Progress) -> Conversion:
         nonlocal num_nodes
         model = _convert(frozen, request)
         num_nodes = len(model.graph.node)
-        with atomic_file(request.destination) as file:
+        with atomic_file(request.destination, overwrite=request.overwrite) as file:
             file.write(model.SerializeToString())
             file.flush()
             if request.verify == "none":

@@ -57,7 +57,7 @@ def write(request: Request, progress: Progress) -> Conversion:
             )
             progress.say(frozen.said[-1])
         model = _convert(frozen, batches, request)
-        with atomic_file(request.destination) as file:
+        with atomic_file(request.destination, overwrite=request.overwrite) as file:
             file.write(model)
             file.flush()
             partial = Path(file.name)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     type=click.Choice(["v1", "v2", "npz", "safetensors"]),
     help="The form of DST; left out, as its name ends: .npz, .safetensors, else V2.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace DST.")
+@click.option("--overwrite", is_flag=True, help="Replace DST; of a link the link.")
 def command(output: Output, sources: tuple[str, ...], destination: str, **options: Any) -> None:
     """Write the mean of the checkpoints A, B and so on to DST.
 

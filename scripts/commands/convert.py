@@ -112,7 +112,7 @@ _PROOFS = {
 )
 @click.option("--keep-training", is_flag=True, help="Leave a graph in training mode as it is.")
 @click.option("--trust", is_flag=True, help="Let a graph use files, network and Python ops.")
-@click.option("--overwrite", is_flag=True, help="Replace DST.")
+@click.option("--overwrite", is_flag=True, help="Replace DST; of a link the link.")
 def command(
     output: Output,
     source: str,
