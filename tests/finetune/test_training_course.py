@@ -11,6 +11,7 @@ from PIL import Image
 import checkpoints
 import exporters
 from checkpoints.errors import DataError, RunError, UsageError
+from checkpoints.scopes import in_scopes
 from exporters.constants import constant_value
 from exporters.graph import read_graph
 from finetune import TrainConfig, train, trainer
@@ -61,6 +62,8 @@ def validation(monkeypatch):
             )
 
         monkeypatch.setattr(trainer, "evaluate", evaluate)
+        # Between steps the head alone would be evaluated, on stored features.
+        monkeypatch.setattr(trainer, "evaluate_on_features", lambda *arguments: None)
 
     return script
 
@@ -88,6 +91,43 @@ def test_frozen_variables_are_bit_equal_after_200_steps(
     with checkpoints.open(run) as saved:
         averaged = {name.removesuffix(AVERAGE) for name in saved if name.endswith(AVERAGE)}
         assert averaged == {name for name in trained_names if "moving" not in name}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cache", ["auto", "off"])
+def test_inception_v3_with_mixed_7_and_its_heads_leaves_the_rest_bit_equal(
+    colours, run, tmp_path, cache
+):
+    from exporters.runtime import load_tensorflow
+    from finetune.nets import build_net
+
+    v1 = load_tensorflow().compat.v1
+    checkpoint = tmp_path / "weights" / "inception.ckpt"
+    with v1.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(11)
+        build_net("inception_v3", v1.placeholder(v1.float32, [None, 139, 139, 3]), 7)
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(checkpoint), write_meta_graph=False)
+    blocks = tuple(f"InceptionV3/Mixed_7{letter}" for letter in "abc")
+    heads = ("InceptionV3/Logits", "InceptionV3/AuxLogits")
+    options = {
+        "net": "inception_v3",
+        "checkpoint": str(checkpoint),
+        "image_size": 139,
+        "trainable": ("heads", *blocks),
+        "steps": 4,
+        "batch_size": 4,
+        "cache": cache,
+    }
+    result = train(config(colours, run, **options))
+    moved = changed(checkpoint, run)
+    assert {"/".join(name.split("/")[:2]) for name in moved} == {*blocks, *heads}
+    assert {name.rpartition("/")[2] for name in moved} >= {"moving_mean", "moving_variance"}
+    with checkpoints.open(checkpoint) as source:
+        frozen = [name for name in source if not in_scopes(name, (*blocks, *heads))]
+    assert not moved.intersection(frozen)
+    assert len([name for name in frozen if name.endswith("moving_mean")]) > 60
+    assert result.frozen_verified == len(frozen)
 
 
 def test_a_head_on_data_of_another_mean_leaves_the_averages_of_the_body(
