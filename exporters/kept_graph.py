@@ -8,6 +8,7 @@ from pathlib import Path
 
 from checkpoints.errors import UnsupportedError, listed
 from checkpoints.messages import DataType, GraphDef, MetaGraphDef, SignatureDef
+from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
 from exporters.graph import Graph
 from exporters.metadata import metadata_node
@@ -18,6 +19,7 @@ from exporters.rewrites.devices import clear_placement, unplaced_library
 from exporters.saved_models.signatures import serving_signature
 from exporters.savers.writing import SaverVersion
 from exporters.thawed.initialisers import initial_for
+from exporters.thawed.loop_contexts import loop_contexts
 from exporters.thawed.variable_graph import GraphVariable, complete_meta_graph, trainable_nodes
 from exporters.thawed.weights import is_moving_average
 
@@ -103,6 +105,7 @@ def kept_meta_graph(
     tags: Sequence[str] = (),
     verify: bool = True,
     label: str = "The .meta",
+    progress: Progress = SILENT,
 ) -> bytes:
     """The inference graph as a MetaGraphDef: its variables kept, and what TensorFlow needs of them.
 
@@ -114,17 +117,24 @@ def kept_meta_graph(
       tags: of a SavedModel.
       verify: whether the graph and its Saver are proved.
       label: how messages call what is written.
+      progress: told what is lost.
 
     Raises:
       UnsupportedError: a variable cannot be saved.
       VerificationError: the graph is not what its source says.
     """
+    contexts = loop_contexts(frozen.graph, frozen.graph.nodes)
+    for line in contexts.said:
+        progress.say(line)
+    graph = kept_graph(frozen)
+    graph.graph_def.node.extend(contexts.nodes)
     data = complete_meta_graph(
-        kept_graph(frozen),
+        graph,
         variables,
         version=version,
         signatures={key: signature_of(frozen)},
         tags=tags,
+        collections=contexts.collections,
         verify=verify,
     )
     if verify:

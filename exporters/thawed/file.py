@@ -25,6 +25,7 @@ from exporters.rewrites.prune import prune
 from exporters.saved_models.signatures import serving_signature
 from exporters.savers.writing import SaverVersion
 from exporters.thawed.initialisers import initial_for
+from exporters.thawed.loop_contexts import loop_contexts
 from exporters.thawed.proof import prove_thawed
 from exporters.thawed.thawing import ThawedGraph, thaw_graph
 from exporters.thawed.variable_graph import GraphVariable, complete_meta_graph
@@ -141,11 +142,15 @@ def write_thawed(
         roles = {} if thawing.metadata is None else thawing.metadata.outputs
         signature = serving_signature(thawed.source, thawing.inputs, thawing.outputs, roles)
         signatures[DEFAULT_SIGNATURE] = signature
+    contexts = loop_contexts(thawed.source, thawed.graph.nodes)
+    for line in contexts.said:
+        progress.say(line)
     data = complete_meta_graph(
         thawed.graph,
         variables,
         version=version,
         signatures=signatures,
+        collections=contexts.collections,
         verify=verify != "none",
     )
     verification = NOT_VERIFIED

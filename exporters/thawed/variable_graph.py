@@ -61,6 +61,7 @@ def complete_meta_graph(
     version: SaverVersion,
     signatures: Mapping[str, SignatureDef] | None = None,
     tags: Sequence[str] = (),
+    collections: Mapping[str, Sequence[bytes]] | None = None,
     verify: bool = True,
 ) -> bytes:
     """The MetaGraphDef of a graph with variables, as import_meta_graph takes it.
@@ -71,6 +72,7 @@ def complete_meta_graph(
       version: of the checkpoint that its Saver writes; it restores both.
       signatures: key -> signature.
       tags: of a SavedModel.
+      collections: further ones, by key.
       verify: whether the Saver is proved to fit the variables.
 
     Raises:
@@ -86,6 +88,8 @@ def complete_meta_graph(
     message.graph_def.CopyFrom(_with_edits(graph, edits))
     for key, signature in (signatures or {}).items():
         message.signature_def[key].CopyFrom(signature)
+    for key, entries in (collections or {}).items():
+        message.collection_def[key].bytes_list.value.extend(entries)
     for definition in definitions:
         data = definition.SerializeToString(deterministic=True)
         message.collection_def[VARIABLES].bytes_list.value.append(data)

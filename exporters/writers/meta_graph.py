@@ -48,11 +48,12 @@ def write(request: Request, progress: Progress) -> Conversion:
                 key=DEFAULT_SIGNATURE,
                 verify=request.verify != "none",
                 label=str(request.destination),
+                progress=progress,
             )
             progress.say(f"Its Saver restores the variables from {_checkpoint(request)}.")
         else:
             data = _of_constants(frozen, request)
-        with atomic_file(request.destination) as file:
+        with atomic_file(request.destination, overwrite=request.overwrite) as file:
             file.write(data)
     nodes = len(MetaGraphDef.FromString(data).graph_def.node)
     return converted(request, frozen, verification, num_bytes=len(data), nodes=nodes)
