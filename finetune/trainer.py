@@ -37,6 +37,7 @@ from finetune.training_graph import (
 )
 from finetune.training_sheet import log_training_sheet
 from finetune.trunk.batches import DISTORTED, StepBatches
+from finetune.trunk.held_out import evaluate_on_features
 from finetune.weights import Weights
 
 EVALUATIONS = 5
@@ -109,7 +110,7 @@ class Trainer:
         v1 = tf.compat.v1
         with tf.Graph().as_default() as graph:
             v1.set_random_seed(self.config.seed)
-            batches = StepBatches(
+            self.batches = batches = StepBatches(
                 self.dataset, self.preprocessing, self.config, self.step, self.progress
             )
             with self.progress.task(f"Building {self.weights.net.name}", None):
@@ -295,7 +296,13 @@ class Trainer:
         validation = self.dataset.splits.get("val")
         if validation is None or validation.count == 0:
             return
-        found = evaluate(self.run.directory, self.dataset, split="val", progress=self.progress)
+        found = None
+        if step < self.steps:
+            found = evaluate_on_features(self.run, self.dataset, "val", self.batches)
+        # The last evaluation is of the whole net, as everybody will run it.
+        found = found or evaluate(
+            self.run.directory, self.dataset, split="val", progress=self.progress
+        )
         self.accuracy = found.accuracy
         best = self.run.best_accuracy()
         latest = self.run.latest()

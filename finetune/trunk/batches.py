@@ -91,6 +91,7 @@ class StepBatches:
         self._trunk_graph: Any = None
         self._trunk: Trunk | None = None
         self._fed: Any = None
+        self._held_out: dict[str, tuple[NDArray[np.float32], Views]] = {}
         self._streamed: Iterator[Any] | None = None
         self._step = first
 
@@ -195,6 +196,28 @@ class StepBatches:
             )
         ]
         return np.concatenate(found), views.labels
+
+    def held_out(self, split: str) -> tuple[NDArray[np.float32], Views] | None:
+        """Features of pictures that are not trained on, as evaluation sees them.
+
+        Args:
+          split: whose pictures.
+
+        Returns:
+          float32 [pictures, ...] and the pictures; None where features are not stored.
+        """
+        if self.store is None or self._trunk is None:
+            return None
+        if split not in self._held_out:
+            views = Views(self._dataset, self._preprocessing, split=split)
+            keys = list(views.keys())
+            missing = self.store.find(keys, self._progress)
+            if missing:
+                if self.store.make_room(len(missing)) is None:
+                    return None
+                extract(self._trunk, self.store, views, missing, self._progress)
+            self._held_out[split] = self.store.read(keys), views
+        return self._held_out[split]
 
     def close(self) -> None:
         """Frees the session of a trunk that computes batch by batch."""

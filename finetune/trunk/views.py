@@ -78,6 +78,11 @@ class Views:
         """What a view of a picture is stored under."""
         return self._hashes[row], view
 
+    def names(self) -> tuple[str, ...]:
+        """The file of each picture."""
+        rows = range(self.count)
+        return tuple(self._reader.name(row).decode("utf-8", "replace") for row in rows)
+
     def keys(self) -> Iterator[Key]:
         """All views of all pictures, those of a picture together."""
         return (self.key(row, view) for row in range(self.count) for view in range(self.views))

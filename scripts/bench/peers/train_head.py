@@ -31,12 +31,12 @@ def train(dataset: str, checkpoint: str, classes: str, steps: str) -> Callable[[
         images.set_shape([None, 299, 299, 3])
         with slim.arg_scope(inception.inception_v3_arg_scope()):
             logits, _ = inception.inception_v3(images, int(classes), is_training=False)
+        heads = ("InceptionV3/Logits", "InceptionV3/AuxLogits")
+        restored = [v for v in v1.global_variables() if not v.op.name.startswith(heads)]
+        saver = v1.train.Saver(restored)
         head = v1.trainable_variables("InceptionV3/Logits")
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
         train_op = v1.train.RMSPropOptimizer(0.01).minimize(loss, var_list=head)
-        heads = ("InceptionV3/Logits", "InceptionV3/AuxLogits")
-        restored = [v for v in slim.get_model_variables() if not v.op.name.startswith(heads)]
-        saver = v1.train.Saver(restored)
         initializer = v1.global_variables_initializer()
     session = v1.Session(graph=graph)
     session.run([initializer, iterator.initializer])

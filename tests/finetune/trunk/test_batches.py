@@ -10,7 +10,8 @@ from PIL import Image
 import checkpoints
 from checkpoints.errors import RunError
 from exporters.graph import read_graph
-from finetune import TrainConfig, train
+from finetune import TrainConfig, evaluate, train
+from finetune import trainer as trainers
 from finetune.trunk import store as stores
 
 pytestmark = pytest.mark.tensorflow
@@ -194,3 +195,28 @@ def test_a_head_starts_from_ridge_regression_unless_told_not_to(fit, heard):
     assert first_accuracy(plain) < 1.0
     with pytest.raises(RunError, match="needs a new linear head"):
         fit("refused", init="prototypes", trainable=("Tiny/Conv2d_10", "Tiny/Logits"))
+
+
+def test_evaluations_between_steps_run_the_head_alone_and_say_what_the_net_says(
+    fit, colours, monkeypatch
+):
+    seen, whole = [], []
+
+    def on_features(*arguments):
+        seen.append(real(*arguments))
+        return seen[-1]
+
+    def on_pictures(*arguments, **named):
+        whole.append(evaluate(*arguments, **named))
+        return whole[-1]
+
+    real = trainers.evaluate_on_features
+    monkeypatch.setattr(trainers, "evaluate_on_features", on_features)
+    monkeypatch.setattr(trainers, "evaluate", on_pictures)
+    run = fit("run", eval_every=2, init="default")
+    assert ([found.step for found in seen], [found.step for found in whole]) == ([2], [4])
+    expected = evaluate(run / "model.ckpt-2", colours, split="val")
+    assert seen[0].names == expected.names
+    np.testing.assert_array_equal(seen[0].labels, expected.labels)
+    np.testing.assert_allclose(seen[0].probabilities, expected.probabilities, atol=1e-5)
+    assert seen[0].count == 16
