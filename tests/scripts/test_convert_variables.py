@@ -105,3 +105,35 @@ def test_wrong_usage_is_told_in_json(convert, source, tmp_path):
         assert given == code
         assert message in json.loads(out)["error"]["message"]
     assert not (tmp_path / "x.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "step"),
+    [
+        (["x.npz", "--partition", "2"], "x.npz: npz has no slices.", "Leave --partition out"),
+        (["x.npz", "--include", "("], "--include '(' is no regular expression", "--include '\\('"),
+        (["x.npz", "--rename", "s|a"], "--rename 's|a' cannot be used", "--rename 's|"),
+        (["x.npz", "--drop", "foo"], "--drop foo: there is no such part.", "--drop slots,ema,step"),
+        (["x.npz", "--dtype", "int8"], "--dtype int8: variables do not become", "--dtype float16"),
+    ],
+)
+def test_what_makes_no_sense_says_what_does(
+    convert, source, tmp_path, monkeypatch, words, message, step
+):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = convert(source, *words)
+    assert (code, out) == (2, "")
+    # What a selection does is said meanwhile.
+    *_, error = err.partition("Error: ")
+    lines = error.splitlines()
+    assert lines[0].startswith(message) and lines[-1].startswith("Next: ")
+    assert step in lines[-1] and ".partial" not in err
+    assert not (tmp_path / "x.npz").exists()
+
+
+@pytest.mark.parametrize("form", ["v1", "v2", "npz", "safetensors"])
+def test_a_link_that_leads_in_a_circle_is_there(convert, source, tmp_path, form):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    code, _, err = convert(source, tmp_path / "loop", "--to", form)
+    assert code == (1 if form != "v2" else 0), err
+    assert "Traceback" not in err
