@@ -149,6 +149,13 @@ def find_weights(
 
 def _of_file(net: str, checkpoint: str | None, options: NetOptions, progress: Progress) -> Weights:
     """The weights of a frozen graph are its own; a .meta may have a checkpoint named."""
+    if not Path(net).exists():
+        raise NotFoundError(
+            f"{net} is not there.",
+            expected="a file with a graph: .pb, .pbtxt or .meta",
+            received=f"--net {net}",
+            next_step="Correct the path; slimtune nets lists the registered nets.",
+        )
     if checkpoint is not None and Path(net).suffix != ".meta":
         raise PlanError(
             f"{net} holds its own weights.",

@@ -66,6 +66,7 @@ def load_function(name: str) -> Callable[..., Any]:
             f"There is no function {name}.",
             expected="MODULE:FUNCTION, the module in the current directory or installed",
             received=error,
+            next_step="Set PYTHONPATH to the directory that the module lies in.",
         ) from error
     finally:
         sys.path.remove(here)

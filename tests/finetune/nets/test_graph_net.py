@@ -9,7 +9,7 @@ import pytest
 
 import checkpoints
 import exporters
-from checkpoints.errors import GraphError, PlanError, UsageError
+from checkpoints.errors import GraphError, NotFoundError, PlanError, UsageError
 from exporters.runtime import GraphRunner, load_tensorflow
 from finetune import TrainConfig, evaluate, features, plan, train
 from finetune.nets import build_net
@@ -133,6 +133,11 @@ def test_the_net_of_a_file_answers_as_the_file_does(frozen, tmp_path, colours):
 def test_what_a_file_does_not_have_is_said(frozen, options, error, text):
     with pytest.raises(error, match=text):
         plan(net=str(frozen), classes=3, **options)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(NotFoundError, match="missing.pb is not there"):
+        plan(net=str(tmp_path / "missing.pb"), classes=3)
 
 
 def test_a_file_that_reads_files_is_not_built_into_a_training_graph(tmp_path):
