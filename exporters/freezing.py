@@ -35,6 +35,14 @@ from exporters.variables import (
 
 _NODE_OVERHEAD_BYTES = 64
 
+_HOLDERS = {
+    "pb": "a .pb can hold",
+    "pbtxt": "a .pb or .pbtxt can hold",
+    "saved-model": "the graph of a SavedModel can hold",
+    "onnx": "the graph that an .onnx is made from can hold",
+    "tflite": "the graph that a .tflite is made from can hold",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class FrozenGraph:
@@ -119,6 +127,7 @@ def prepare(
     keep_training: bool = False,
     keep_variables: bool = False,
     raw: bool = False,
+    form: str = "pb",
     progress: Progress = SILENT,
 ) -> FrozenGraph:
     """Prunes a graph to its outputs, puts it into inference mode and fits the variables to it.
@@ -138,6 +147,7 @@ def prepare(
       drop_checks: whether assertions, numeric checks and prints are taken out.
       keep_training: whether nodes that belong to training are left as they are.
       keep_variables: whether the graph is to be written without the values of its variables.
+      form: what is made of it, for messages.
       raw: whether variables get their own values where the graph's Saver takes their averages.
       progress: told what was chosen and cut.
 
@@ -204,7 +214,7 @@ def prepare(
     for line in frozen.said:
         progress.say(line)
     if not keep_variables:
-        _refuse_too_large(frozen)
+        _refuse_too_large(frozen, form)
     return frozen
 
 
@@ -247,16 +257,19 @@ def _first_input(node: NodeDef) -> str:
     return ""
 
 
-def _refuse_too_large(frozen: FrozenGraph) -> None:
+def _refuse_too_large(frozen: FrozenGraph, form: str) -> None:
     """Foretells a file beyond protobuf's limit, before anything is written."""
     variables = sum(variable.num_bytes for variable in frozen.variables.values())
     total = variables + frozen.graph.graph_def.ByteSize()
     total += _NODE_OVERHEAD_BYTES * len(frozen.variables)
     if total > MAX_MESSAGE_BYTES:
+        next_step = "Keep the variables beside the graph: --to saved-model --keep-variables, or"
+        next_step += " name an output that ends in .ckpt."
+        if form == "saved-model":
+            next_step = "Add --keep-variables, which keeps the variables beside the graph."
         raise UnsupportedError(
-            f"The frozen graph would be {total / 2**30:.2f} GiB, more than a .pb can hold.",
+            f"The frozen graph would be {total / 2**30:.2f} GiB, more than {_HOLDERS.get(form, _HOLDERS['pb'])}.",
             expected=f"at most {MAX_MESSAGE_BYTES} bytes, protobuf's limit for one message",
             received=f"{total} bytes, {variables} of them variables",
-            next_step="Keep the variables beside the graph: --to saved-model --keep-variables, or"
-            " name an output that ends in .ckpt.",
+            next_step=next_step,
         )

@@ -60,6 +60,7 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
             drop_checks=request.drop_checks,
             keep_training=request.keep_training,
             keep_variables=request.options.keep_variables or request.form == "meta",
+            form=request.form,
             raw=request.selection.weights == "raw",
             progress=progress,
         )

@@ -25,7 +25,7 @@ from exporters.rewrites.dropout import remove_dropout
 from exporters.rewrites.inference_batch_norm import use_moving_averages
 from exporters.rewrites.inlining import inline_calls
 from exporters.rewrites.pipelines import find_feed, is_source, open_defaults, pipeline_shape
-from exporters.rewrites.placeholders import InputRequest, cut_at_inputs
+from exporters.rewrites.placeholders import InputRequest, cut_at_inputs, each_once, refuse_unneeded
 from exporters.rewrites.prune import Pruned, prune
 from exporters.rewrites.relevant import relevant
 from exporters.rewrites.settings import (
@@ -103,6 +103,7 @@ def to_inference(
       UsageError: a setting does not fit its placeholder.
     """
     named = {name: find_placeholder(graph, name) for name in wishes.settings}
+    refuse_unneeded(graph, pruned.graph, outputs, wishes.inputs)
     begun = Draft(pruned.graph, tuple(outputs), stale=stale_reads(graph, pruned))
     cut = _cut(begun, wishes.inputs)
     source = cut.draft
@@ -128,7 +129,8 @@ def to_inference(
     elif draft.graph is not source.graph and not wishes.inputs and not wishes.keeps_training:
         draft = _with_open_placeholders(draft)
     reference = None
-    if draft.is_faithful and draft.graph is not source.graph and draft.outputs == source.outputs:
+    is_changed = draft.graph is not pruned.graph
+    if draft.is_faithful and is_changed and draft.outputs == source.outputs:
         reference = _reference(source.graph, draft.graph, settings)
     stale = tuple(map(described, still_stale(draft.stale, draft.graph)))
     return InferenceGraph(
@@ -138,7 +140,7 @@ def to_inference(
         said=draft.said,
         problems=(*stale, *draft.problems),
         stale=stale,
-        changed=draft.graph is not pruned.graph,
+        changed=is_changed,
         reference=reference,
         settings={} if reference is None else _fed(reference, settings),
         batches=frozenset(
@@ -240,6 +242,7 @@ def _cut(draft: Draft, requests: Sequence[InputRequest]) -> _CutDraft:
     """Puts placeholders in; those that are there already stay."""
     if not requests:
         return _CutDraft(draft, (), {})
+    requests = each_once(draft.graph, requests)
     shapes = [_shape_in_training(draft.graph, request) for request in requests]
     cut = cut_at_inputs(draft.graph, draft.outputs, requests)
     opened = {

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from checkpoints.errors import GraphError, UsageError
-from checkpoints.messages import GraphDef, NodeDef, TensorShapeProto
+from checkpoints.messages import DataType, GraphDef, NodeDef, TensorShapeProto
 from exporters.graph import Graph
 from exporters.inspecting.endpoints import PLACEHOLDERS, resolve_tensor
 from exporters.names import TensorName, is_control, tensor_of
+from exporters.ops import HANDLE_READS, REFERENCE_VARIABLES
 from exporters.rewrites.pipelines import pipeline_shape
 from exporters.rewrites.prune import prune
 
@@ -48,7 +49,7 @@ def parse_input(text: str) -> InputRequest:
     """Reads `NAME` or `NAME=?x224x224x3`.
 
     Raises:
-      UsageError: what stands behind the equals sign is no shape.
+      UsageError: what stands behind the equals sign is no shape, or one without any number in it.
     """
     name, equals, shape = text.partition("=")
     if not equals:
@@ -57,6 +58,17 @@ def parse_input(text: str) -> InputRequest:
     if not all(size in _UNKNOWN or (size.isascii() and size.isdigit()) for size in sizes):
         raise UsageError(
             f"{text} gives no shape.", expected="NAME=?x224x224x3, ? for the batch", received=shape
+        )
+
+    def is_zero(size: str) -> bool:
+        return size.isdigit() and int(size) == 0
+
+    if any(map(is_zero, sizes)):
+        raise UsageError(
+            f"{text}: a dimension of 0 leaves nothing to feed.",
+            expected="sizes of 1 and more, or ? for the batch",
+            received=shape,
+            next_step=f"--inputs {name.strip()}={'x'.join('?' if is_zero(n) else n for n in sizes)}",
         )
     return InputRequest(
         name.strip(), tuple(None if size in _UNKNOWN else int(size) for size in sizes)
@@ -79,20 +91,18 @@ def cut_at_inputs(
 
     Raises:
       GraphError: a name is not there, no output depends on it, another output of its node is
-        needed too, or the file does not say its dtype.
+        needed too, the file does not say its dtype, or it cannot be fed.
+      UsageError: one input has two shapes, or a placeholder one that cannot be its own.
     """
     needed = graph.ancestors([tensor.node for tensor in outputs])
     replaced: dict[TensorName, NodeDef] = {}
     inputs = []
-    for request in requests:
+    for request in each_once(graph, requests):
         tensor = resolve_tensor(graph, request.name, role="input")
         if tensor.node not in needed:
-            raise GraphError(
-                f"{graph.label}: no output depends on the input {tensor}.",
-                expected=f"a tensor that {', '.join(map(str, outputs))} depends on",
-                received=request.name,
-            )
+            raise not_needed(graph, tensor, outputs)
         node = graph.nodes[tensor.node]
+        _refuse_unfit(graph, tensor, request)
         if node.op in PLACEHOLDERS and request.shape in (None, graph.shape(tensor)):
             inputs.append(tensor)
         else:
@@ -106,6 +116,91 @@ def cut_at_inputs(
         f"A placeholder stands for {tensor} ({graph.nodes[tensor.node].op})." for tensor in replaced
     )
     return Cut(pruned, tuple(inputs), tuple(said))
+
+
+def refuse_unneeded(
+    graph: Graph, pruned: Graph, outputs: Sequence[TensorName], requests: Sequence[InputRequest]
+) -> None:
+    """Raises GraphError where an input is in the whole graph, and not in what the outputs need."""
+    for request in requests:
+        tensor = resolve_tensor(graph, request.name, role="input")
+        if tensor.node not in pruned.nodes:
+            raise not_needed(graph, tensor, outputs)
+
+
+def not_needed(graph: Graph, tensor: TensorName, outputs: Sequence[TensorName]) -> GraphError:
+    """What to say of an input that lies aside."""
+    return GraphError(
+        f"{graph.label}: no output depends on the input {tensor}.",
+        expected=f"a tensor that {', '.join(map(str, outputs))} depends on",
+        received=tensor,
+        next_step="Leave it out, or name the outputs that need it: --outputs NAME",
+    )
+
+
+def each_once(graph: Graph, requests: Sequence[InputRequest]) -> list[InputRequest]:
+    """Each input once, in the order they were asked for; a variable with its own shape.
+
+    Raises:
+      GraphError: a name is not there.
+      UsageError: one input has two shapes.
+    """
+    found: dict[TensorName, InputRequest] = {}
+    for request in requests:
+        tensor = resolve_tensor(graph, request.name, role="input")
+        if request.shape is None and graph.nodes[tensor.node].op in REFERENCE_VARIABLES:
+            request = request._replace(shape=graph.shape(tensor))
+        other = found.get(tensor)
+        if other is None or other.shape is None:
+            found[tensor] = request
+        elif request.shape not in (None, other.shape):
+            raise UsageError(
+                f"The input {tensor} is named twice, with other shapes.",
+                expected="each input once",
+                received=f"{_typed(other.shape)} and {_typed(request.shape or ())}",
+                next_step=f"--inputs {tensor.node}={_typed(other.shape)}",
+            )
+    return list(found.values())
+
+
+def _refuse_unfit(graph: Graph, tensor: TensorName, request: InputRequest) -> None:
+    """Raises where a tensor cannot be fed, or a placeholder cannot have the shape it was given.
+
+    Height and width, or a number of steps, may be others than the graph was built for; what
+    the weights are made for may not.
+    """
+    if graph.dtype(tensor) == DataType.DT_RESOURCE:
+        read = next(
+            (n for n in graph.consumers.get(tensor.node, ()) if graph.nodes[n].op in HANDLE_READS),
+            None,
+        )
+        raise GraphError(
+            f"{graph.label}: {tensor.node} ({graph.nodes[tensor.node].op}) gives the handle of a"
+            " resource, which cannot be fed.",
+            expected="a tensor of values",
+            received=request.name,
+            next_step=None if read is None else f"--inputs {read}",
+        )
+    own = graph.shape(tensor)
+    if request.shape is None or own is None or graph.nodes[tensor.node].op not in PLACEHOLDERS:
+        return
+    same_rank = len(own) == len(request.shape)
+    last = own[-1] if own else None
+    if same_rank and (not own or None in (last, request.shape[-1]) or last == request.shape[-1]):
+        return
+    what = f"ends in {request.shape[-1]}, not {last}" if same_rank else "has another rank"
+    raise UsageError(
+        f"{graph.label}: the shape given for {tensor} {what}.",
+        expected=f"a shape like the placeholder's, {_typed(own) or 'a single value'}",
+        received=_typed(request.shape),
+        next_step=f"--inputs {tensor.node}={_typed((None, *own[1:]))}"
+        if own
+        else f"--inputs {tensor.node}",
+    )
+
+
+def _typed(shape: Shape) -> str:
+    return "x".join("?" if size is None else str(size) for size in shape)
 
 
 def _placeholder(graph: Graph, tensor: TensorName, shape: Shape | None) -> NodeDef:

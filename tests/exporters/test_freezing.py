@@ -126,6 +126,24 @@ class HeaderOnly(dict):
         raise AssertionError(f"{name} was read")
 
 
+@pytest.mark.parametrize(
+    ("form", "message", "step"),
+    [
+        ("tflite", "that a .tflite is made from can hold", "--to saved-model --keep-variables"),
+        ("onnx", "that an .onnx is made from can hold", "--to saved-model --keep-variables"),
+        ("saved-model", "the graph of a SavedModel can hold", "Add --keep-variables"),
+    ],
+)
+def test_two_gibibytes_in_other_forms(builder, form, message, step):
+    builder.add("Placeholder", "x", dtype=FLOAT, shape=(None, 4))
+    read = builder.variable("w", np.zeros((4, 1), np.float32))
+    builder.graph_def.node[1].attr["shape"].shape.dim[1].size = 1 << 27
+    builder.add("MatMul", "out", "x", read, T=FLOAT)
+    with pytest.raises(UnsupportedError) as caught:
+        prepare(builder.graph, HeaderOnly("w", (4, 1 << 27)), outputs=["out"], form=form)
+    assert message in caught.value.message and step in caught.value.next_step
+
+
 def test_more_than_two_gibibytes_are_foretold_from_the_header(builder, tmp_path):
     builder.add("Placeholder", "x", dtype=FLOAT, shape=(None, 4))
     read = builder.variable("w", np.zeros((4, 1), np.float32))

@@ -35,7 +35,7 @@ def test_a_placeholder_that_is_there_changes_nothing(dense_net):
     graph = dense_net.graph
     cut = cut_at_inputs(graph, OUT, [InputRequest("x:0"), InputRequest("x", (None, 4))])
     assert cut.graph is graph
-    assert cut.inputs == (TensorName("x"), TensorName("x"))
+    assert cut.inputs == (TensorName("x"),)
     assert cut.said == ()
 
 
@@ -121,3 +121,57 @@ def test_placeholders_that_nobody_named_are_inputs_too(dense_net):
     frozen = prepare(dense_net.graph, dense_net.values, outputs=["out"], inputs=["x"])
     assert frozen.inputs == (TensorName("x"), TensorName("scale"))
     assert frozen.said == ("To be fed too: scale:0.",)
+
+
+@pytest.mark.parametrize("text", ["x=0x4", "x=?x0", "x=0"])
+def test_a_dimension_of_nothing_is_wrong_usage(text):
+    with pytest.raises(UsageError, match="a dimension of 0 leaves nothing to feed") as caught:
+        parse_input(text)
+    assert caught.value.next_step.startswith("--inputs x=?")
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((None, 5), r"given for x:0 ends in 5, not 4"),
+        ((4,), r"given for x:0 has another rank"),
+        ((None,), r"given for x:0 has another rank"),
+        ((None, 4, 1), r"given for x:0 has another rank"),
+    ],
+)
+def test_a_shape_that_is_not_the_placeholders(dense_net, shape, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        cut_at_inputs(dense_net.graph, OUT, [InputRequest("x", shape)])
+    assert caught.value.expected == "a shape like the placeholder's, ?x4"
+    assert caught.value.next_step == "--inputs x=?x4"
+
+
+def test_one_input_with_two_shapes_is_wrong_usage(dense_net):
+    requests = [InputRequest("x", (None, 4)), InputRequest("x:0", (2, 4))]
+    with pytest.raises(UsageError, match="x:0 is named twice") as caught:
+        cut_at_inputs(dense_net.graph, OUT, requests)
+    assert caught.value.received == "?x4 and 2x4"
+
+
+@pytest.mark.parametrize("inputs", [["x", "x"], ["x", "x=?x4"], ["x=?x4", "import/x:0"]])
+def test_the_same_input_twice_is_one(dense_net, inputs):
+    frozen = prepare(dense_net.graph, dense_net.values, outputs=["probs"], inputs=inputs)
+    assert frozen.inputs == (TensorName("x"),)
+
+
+def test_an_input_that_lies_aside_is_no_missing_node(dense_net):
+    dense_net.variable("global_step", np.int64(3))
+    with pytest.raises(GraphError, match="no output depends on the input global_step:0"):
+        prepare(dense_net.graph, dense_net.values, outputs=["probs"], inputs=["global_step"])
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_variable_as_the_input(builder, resource):
+    graph = builder.dense_net(resource=resource).graph
+    if not resource:
+        frozen = prepare(graph, builder.values, outputs=["probs"], inputs=["fc/weights"])
+        assert frozen.graph.shape(TensorName("fc/weights")) == (4, 4)
+        return
+    with pytest.raises(GraphError, match=r"fc/weights \(VarHandleOp\) gives the handle") as caught:
+        prepare(graph, builder.values, outputs=["probs"], inputs=["fc/weights"])
+    assert caught.value.next_step == "--inputs fc/weights/Read"
