@@ -10,7 +10,7 @@ from checkpoints.messages import DataType, GraphDef, NodeDef, TensorShapeProto
 from exporters.graph import Graph
 from exporters.inspecting.endpoints import PLACEHOLDERS, resolve_tensor
 from exporters.names import TensorName, is_control, tensor_of
-from exporters.ops import HANDLE_READS, REFERENCE_VARIABLES
+from exporters.ops import HANDLE_READS, HANDLE_VARIABLES, REFERENCE_VARIABLES
 from exporters.rewrites.pipelines import pipeline_shape
 from exporters.rewrites.prune import prune
 
@@ -169,7 +169,8 @@ def _refuse_unfit(graph: Graph, tensor: TensorName, request: InputRequest) -> No
     Height and width, or a number of steps, may be others than the graph was built for; what
     the weights are made for may not.
     """
-    if graph.dtype(tensor) == DataType.DT_RESOURCE:
+    is_variable = graph.nodes[tensor.node].op in HANDLE_VARIABLES
+    if is_variable or graph.dtype(tensor) == DataType.DT_RESOURCE:
         read = next(
             (n for n in graph.consumers.get(tensor.node, ()) if graph.nodes[n].op in HANDLE_READS),
             None,
