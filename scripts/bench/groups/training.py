@@ -61,7 +61,7 @@ def head_case(dataset: Path, checkpoint: Path) -> Case:
             ),
         ),
         check=_same_pictures,
-        most_rounds=3,
+        most_rounds=1,
     )
 
 

@@ -136,7 +136,7 @@ def test_what_a_file_does_not_have_is_said(frozen, options, error, text):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(NotFoundError, match="missing.pb is not there"):
+    with pytest.raises(NotFoundError, match=r"missing\.pb is not there"):
         plan(net=str(tmp_path / "missing.pb"), classes=3)
 
 
