@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from checkpoints.errors import GraphError, listed
@@ -11,9 +11,10 @@ from checkpoints.messages import FunctionDef, NodeDef
 from exporters.constants import constant_value
 from exporters.graph import Graph
 from exporters.names import is_control, node_of
-from exporters.ops import FUSED_BATCH_NORMS, writes_variable
+from exporters.ops import FUSED_BATCH_NORMS, HANDLE_READS, VARIABLES, writes_variable
 
 _SHOWN_NODES = 3
+_CONSTANT = frozenset({"Const", "VariableShape"})
 _REASONS = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
@@ -147,7 +148,8 @@ def _reason_of_op(op: str) -> str | None:
 
 def _reason_of_node(node: NodeDef, by_name: dict[str, NodeDef]) -> str | None:
     if node.op in FUSED_BATCH_NORMS:
-        return _reason_of_batch_norm(node)
+        reason = _reason_of_batch_norm(node)
+        return reason if reason and depends_on_data(node, by_name) else None
     if node.op == "Mean" and _takes_variance_over_batch(node, by_name):
         return "takes the variance of the batch at hand, as batch norm does in training"
     return None
@@ -168,4 +170,31 @@ def _takes_variance_over_batch(mean: NodeDef, by_name: dict[str, NodeDef]) -> bo
     if len(inputs) != 2 or any(name not in by_name for name in inputs):
         return False
     squares, axes = (by_name[name] for name in inputs)
-    return squares.op == "SquaredDifference" and axes.op == "Const" and 0 in constant_value(axes)
+    if squares.op != "SquaredDifference" or axes.op != "Const" or 0 not in constant_value(axes):
+        return False
+    return depends_on_data(squares, by_name)
+
+
+def depends_on_data(node: NodeDef, by_name: Mapping[str, NodeDef]) -> bool:
+    """Whether a node depends on more than variables and constants.
+
+    Weights that are standardised have a mean and a variance too, in evaluation as in training.
+
+    Args:
+      node: a node.
+      by_name: the nodes beside it; what is not among them is an argument of their function.
+    """
+    seen: set[str] = set()
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if current.op in VARIABLES or current.op in _CONSTANT or current.op in HANDLE_READS:
+            continue
+        inputs = [node_of(reference) for reference in current.input if not is_control(reference)]
+        if not inputs or any(name.partition(":")[0] not in by_name for name in inputs):
+            return True
+        for name in inputs:
+            if name not in seen:
+                seen.add(name)
+                waiting.append(by_name[name.partition(":")[0]])
+    return False

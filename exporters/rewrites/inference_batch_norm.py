@@ -17,6 +17,7 @@ from checkpoints.messages import DataType, NodeDef
 from exporters.constants import constant_value
 from exporters.evaluation import Evaluator
 from exporters.graph import Graph
+from exporters.inspecting.training_ops import depends_on_data
 from exporters.moving_averages import MovingAverages, variable_behind
 from exporters.names import TensorName, is_control, reference_to
 from exporters.ops import FUSED_BATCH_NORMS, HANDLE_VARIABLES, VARIABLES
@@ -78,7 +79,9 @@ def use_moving_averages(draft: Draft) -> Draft:
     fused = 0
     for name in draft.graph.nodes:
         node = draft.graph.nodes[name]
-        if name in needed and node.op in FUSED_BATCH_NORMS and is_in_training(node):
+        if name not in needed or node.op not in FUSED_BATCH_NORMS or not is_in_training(node):
+            continue
+        if depends_on_data(node, draft.graph.nodes):
             problem = _rewrite_fused(draft.graph, changes, reads, averages, node, needed)
             fused += problem is None
             problems += [] if problem is None else [problem]

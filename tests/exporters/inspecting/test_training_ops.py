@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from checkpoints.errors import GraphError
+from exporters.freezing import prepare
 from exporters.graph import read_graph
 from exporters.inspecting.training_ops import refuse_training_ops, training_ops
 from exporters.names import TensorName
@@ -36,6 +37,23 @@ def test_moments_over_the_batch(builder):
     builder.add("Mean", "instance_variance", "squares", "over_picture", T=FLOAT)
     builder.add("Mean", "plain", "x", "over_batch", T=FLOAT)
     assert list(found(builder)) == ["variance"]
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_weights_that_are_standardised_are_no_batch(builder, resource):
+    axes = builder.const("axes", np.array([0], np.int32))
+    weights = builder.variable("w", np.ones((4, 3), np.float32), resource)
+    builder.add("Mean", "mean", weights, axes, T=FLOAT)
+    builder.add("SquaredDifference", "squares", weights, "mean", T=FLOAT)
+    builder.add("Mean", "variance", "squares", axes, T=FLOAT)
+    builder.add("FusedBatchNormV3", "norm", weights, "axes", "axes", is_training=True)
+    assert found(builder) == {}
+    builder.add("Placeholder", "x", dtype=FLOAT, shape=(None, 3))
+    builder.add("SquaredDifference", "of_both", "x", "mean", T=FLOAT)
+    builder.add("Mean", "batch_variance", "of_both", axes, T=FLOAT)
+    assert list(found(builder)) == ["batch_variance"]
+    frozen = prepare(builder.graph, builder.values, outputs=["variance", "norm"])
+    assert frozen.said == ()
 
 
 @pytest.mark.parametrize(
