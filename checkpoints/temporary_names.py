@@ -8,10 +8,7 @@ the same place is written next.
 from __future__ import annotations
 
 import os
-import platform
 import re
-import shutil
-import uuid
 import zlib
 from pathlib import Path
 
@@ -26,7 +23,7 @@ _IN_A_PATH = re.compile(PARTIAL.pattern + r"(/(?P=name)(?![^\s.:,;'\"\-]))?")
 
 def temporary_name(name: str) -> str:
     """A hidden name for an output of that name, which nobody else uses."""
-    return f".{name}.{_host()}{os.getpid():06x}{uuid.uuid4().hex[:6]}.partial"
+    return f".{name}.{_host()}{os.getpid():06x}{os.urandom(3).hex()}.partial"
 
 
 def without_temporary_names(text: str) -> str:
@@ -53,6 +50,8 @@ def leftovers(path: Path) -> list[Path]:
 
 def remove_leftovers(path: Path) -> None:
     """Removes what `leftovers` finds."""
+    import shutil
+
     for left in leftovers(path):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
@@ -61,7 +60,9 @@ def remove_leftovers(path: Path) -> None:
 
 
 def _host() -> str:
-    return f"{zlib.crc32(platform.node().encode('utf-8', 'replace')) & 0xFFFF:04x}"
+    # Every command loads this module, and the module platform takes its time.
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return f"{zlib.crc32(name.encode('utf-8', 'replace')) & 0xFFFF:04x}"
 
 
 def _is_alive(process: int) -> bool:
