@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from checkpoints.errors import UnsupportedError, listed
@@ -11,8 +11,9 @@ from checkpoints.messages import DataType, GraphDef, MetaGraphDef, SignatureDef
 from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
 from exporters.graph import Graph
+from exporters.inspecting.endpoints import DEFAULT_SIGNATURE
 from exporters.metadata import metadata_node
-from exporters.names import METADATA_NODE
+from exporters.names import METADATA_NODE, tensor_of
 from exporters.ops import DROPPED_ATTRIBUTES
 from exporters.proofs.structure import prove_structure
 from exporters.rewrites.devices import clear_placement, unplaced_library
@@ -22,6 +23,9 @@ from exporters.thawed.initialisers import initial_for
 from exporters.thawed.loop_contexts import loop_contexts
 from exporters.thawed.variable_graph import GraphVariable, complete_meta_graph, trainable_nodes
 from exporters.thawed.weights import is_moving_average
+
+_INITIALISER = "__saved_model_init_op"
+"""The key under which TensorFlow 2 keeps the node that fills tables."""
 
 _FLOATS = frozenset({DataType.DT_FLOAT, DataType.DT_DOUBLE, DataType.DT_HALF, DataType.DT_BFLOAT16})
 
@@ -60,6 +64,36 @@ def signature_of(frozen: FrozenGraph) -> SignatureDef:
         roles,
         frozen.graph.signatures,
     )
+
+
+def signatures_of(frozen: FrozenGraph, keeps_others: bool) -> dict[str, SignatureDef]:
+    """The signatures of a SavedModel: the default one, and those the source had beside it.
+
+    Args:
+      frozen: the graph.
+      keeps_others: whether signatures of the source stay whose tensors are all there.
+    """
+    signatures = {DEFAULT_SIGNATURE: signature_of(frozen)}
+    if keeps_others:
+        for key, signature in frozen.graph.signatures.items():
+            if key not in signatures and _is_there(frozen, signature):
+                signatures[key] = signature
+    return signatures
+
+
+def lost_signatures(frozen: FrozenGraph) -> list[str]:
+    """The keys of signatures of the source that the pruned graph has not all tensors of."""
+    return [
+        key
+        for key, signature in sorted(frozen.graph.signatures.items())
+        if key not in (DEFAULT_SIGNATURE, _INITIALISER) and not _is_there(frozen, signature)
+    ]
+
+
+def _is_there(frozen: FrozenGraph, signature: SignatureDef) -> bool:
+    inputs = {tensor_of(info.name) for info in signature.inputs.values()}
+    outputs = {tensor_of(info.name).node for info in signature.outputs.values()}
+    return bool(outputs) and inputs <= set(frozen.inputs) and outputs <= frozen.graph.nodes.keys()
 
 
 def kept_variables(frozen: FrozenGraph, own_keys: bool) -> list[GraphVariable]:
@@ -101,7 +135,7 @@ def kept_meta_graph(
     variables: Sequence[GraphVariable],
     version: SaverVersion,
     *,
-    key: str,
+    signatures: Mapping[str, SignatureDef],
     tags: Sequence[str] = (),
     verify: bool = True,
     label: str = "The .meta",
@@ -113,7 +147,7 @@ def kept_meta_graph(
       frozen: the graph and its variables.
       variables: as kept_variables gives them.
       version: of the checkpoint.
-      key: of the signature.
+      signatures: key -> signature.
       tags: of a SavedModel.
       verify: whether the graph and its Saver are proved.
       label: how messages call what is written.
@@ -132,7 +166,7 @@ def kept_meta_graph(
         graph,
         variables,
         version=version,
-        signatures={key: signature_of(frozen)},
+        signatures=signatures,
         tags=tags,
         collections=contexts.collections,
         verify=verify,

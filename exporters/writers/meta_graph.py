@@ -45,7 +45,7 @@ def write(request: Request, progress: Progress) -> Conversion:
                 frozen,
                 variables,
                 version,
-                key=DEFAULT_SIGNATURE,
+                signatures={DEFAULT_SIGNATURE: signature_of(frozen)},
                 verify=request.verify != "none",
                 label=str(request.destination),
                 progress=progress,

@@ -9,13 +9,14 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from checkpoints.errors import OutputExistsError, VerificationError
 from checkpoints.files import atomic_directory
 from checkpoints.mapped import map_file
 from checkpoints.mapping import SavedVariables
-from checkpoints.messages import MetaGraphDef
+from checkpoints.messages import MetaGraphDef, SignatureDef
 from checkpoints.progress import Progress
 from checkpoints.tensors import Array, describe
 from checkpoints.verified import write_verified
@@ -24,8 +25,12 @@ from exporters import fields
 from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
 from exporters.freezing import FrozenGraph
-from exporters.inspecting.endpoints import DEFAULT_SIGNATURE
-from exporters.kept_graph import kept_meta_graph, kept_variables, signature_of
+from exporters.kept_graph import (
+    kept_meta_graph,
+    kept_variables,
+    lost_signatures,
+    signatures_of,
+)
 from exporters.preparing import converted, prepared, refuse_nothing_kept
 from exporters.proofs.proved import write_proved
 from exporters.proofs.verdict import Verification
@@ -66,12 +71,19 @@ def write(request: Request, progress: Progress) -> Conversion:
             if keeps:
                 _write_with_variables(frozen, directory, request, progress)
             else:
-                _wrap(frozen, binary, directory / GRAPH_FILE)
+                signatures = signatures_of(frozen, not request.outputs)
+                _wrap(signatures, binary, directory / GRAPH_FILE)
             binary.unlink()
         return verification
 
     with prepared(request, progress) as frozen:
         refuse_nothing_kept(request, frozen)
+        lost = [] if request.outputs else lost_signatures(frozen)
+        if lost:
+            progress.say(
+                f"Signatures left out, since the outputs do without their tensors: {', '.join(lost)}."
+                " --outputs takes theirs."
+            )
         written, verification = write_changed(frozen, request, write_form, progress)
     size = sum(file.stat().st_size for file in request.destination.rglob("*") if file.is_file())
     nodes = written.num_nodes
@@ -89,11 +101,12 @@ def _refuse_other_directory(path: Path) -> None:
         )
 
 
-def _wrap(frozen: FrozenGraph, binary: Path, path: Path) -> None:
+def _wrap(signatures: Mapping[str, SignatureDef], binary: Path, path: Path) -> None:
     """Puts a frozen graph's file into a SavedModel, its bytes unchanged."""
     rest = MetaGraphDef()
     rest.meta_info_def.tags.append(SERVE)
-    rest.signature_def[DEFAULT_SIGNATURE].CopyFrom(signature_of(frozen))
+    for key, signature in signatures.items():
+        rest.signature_def[key].CopyFrom(signature)
     data: bytes = rest.SerializeToString(deterministic=True)
     graph = map_file(binary)
     header = encode_header(fields.META_GRAPH, len(graph))
@@ -135,7 +148,7 @@ def _write_with_variables(
         frozen,
         variables,
         "v2",
-        key=DEFAULT_SIGNATURE,
+        signatures=signatures_of(frozen, not request.outputs),
         tags=[SERVE],
         verify=request.verify != "none",
         label=str(request.destination),
