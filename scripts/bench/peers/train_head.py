@@ -38,9 +38,9 @@ def train(dataset: str, checkpoint: str, classes: str, steps: str) -> Callable[[
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
         train_op = v1.train.RMSPropOptimizer(0.01).minimize(loss, var_list=head)
         initializer = v1.global_variables_initializer()
-    session = v1.Session(graph=graph)
-    session.run([initializer, iterator.initializer])
-    saver.restore(session, checkpoint)
+        session = v1.Session(graph=graph)
+        session.run([initializer, iterator.initializer])
+        saver.restore(session, checkpoint)
 
     def run() -> int:
         for _ in range(int(steps)):
