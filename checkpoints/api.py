@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -28,13 +28,13 @@ from checkpoints.slices import SavedSlices
 from checkpoints.slices_writer import Content, write_slices
 from checkpoints.slicing import Slicing
 from checkpoints.tensors import Array, Variable, as_array
+from checkpoints.writable import refuse_name, refuse_words
 
 if TYPE_CHECKING:
     from checkpoints.object_based import ObjectNames
 
 Version = Literal["v1", "v2", "npz", "safetensors"]
 _ARRAYS: dict[str, Literal["npz", "safetensors"]] = {".npz": "npz", ".safetensors": "safetensors"}
-_VERSIONS = ("v1", "v2", "npz", "safetensors")
 
 
 class _Source(Protocol):
@@ -282,42 +282,6 @@ def write_files(
     return written
 
 
-def refuse_words(
-    path: str | os.PathLike[str],
-    version: Version,
-    metadata: Mapping[str, str] | None,
-    slicing: Slicing | None,
-) -> None:
-    """Raises UsageError where there is no such form, or it has no place for what is said."""
-    if version not in _VERSIONS:
-        raise UsageError(
-            "There is no such version.", expected=", ".join(_VERSIONS), received=version
-        )
-    is_file_of_arrays = version in _ARRAYS.values()
-    if slicing is not None and is_file_of_arrays:
-        raise UsageError(
-            f"{path}: {version} has no slices.",
-            expected="V1 or V2",
-            next_step="Leave --partition out, or write a checkpoint: x.ckpt",
-        )
-    if not metadata:
-        return
-    if not is_file_of_arrays:
-        raise UsageError(
-            f"{path}: a {version.upper()} checkpoint has no place for metadata.",
-            received=", ".join(map(str, metadata)),
-            next_step="Leave it out, or write .npz or .safetensors.",
-        )
-    for key, text in metadata.items():
-        if not isinstance(key, str) or not isinstance(text, str):
-            raise UsageError(
-                f"{path}: metadata is text by key.",
-                expected="strings",
-                received=f"{key!r}: {text!r}",
-                next_step="Make text of it: json.dumps(...)",
-            )
-
-
 def version_of(path: str | os.PathLike[str]) -> Version:
     """The form that the end of a path asks for: .npz, .safetensors, else V2."""
     return _ARRAYS.get(Path(path).suffix, "v2")
@@ -346,7 +310,7 @@ def _write_arrays(
 
 def _all_described(variables: Mapping[str, Array]) -> dict[str, Variable]:
     for name in variables:
-        _refuse_name(name)
+        refuse_name(name)
     return described(variables)
 
 
@@ -373,7 +337,7 @@ def _named(
     seen: set[str] = set()
     pages = Pages()
     for name, value in _sorted(variables) if isinstance(variables, Mapping) else variables:
-        _refuse_name(name, seen)
+        refuse_name(name, seen)
         seen.add(name)
         array = as_array(value, name)
         yield name, array
@@ -382,20 +346,9 @@ def _named(
             task.advance()
 
 
-def _refuse_name(name: str, seen: Collection[str] = ()) -> None:
-    """Refuses a name that no index can hold."""
-    is_name = isinstance(name, str) and bool(name) and not name.startswith("\0")
-    if not is_name or name in seen or any("\ud800" <= sign <= "\udfff" for sign in name):
-        raise CheckpointError(
-            f"A variable cannot be written under the name {name!r}.",
-            expected="a name of Unicode text, and each name once",
-            received=repr(name),
-        )
-
-
 def _sorted(variables: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
     for name in variables:
-        _refuse_name(name)
+        refuse_name(name)
     for name in sorted(variables, key=as_key):
         yield name, variables[name]
 

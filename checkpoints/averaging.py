@@ -24,6 +24,7 @@ from checkpoints.slicing import Slicing
 from checkpoints.steps import STEP, step_of, step_variables
 from checkpoints.tensors import Array, as_strings
 from checkpoints.verified import write_verified
+from checkpoints.writable import refuse_words
 
 _PIECE_ELEMENTS = 1 << 18
 _TENSORFLOWS = ("v1", "v2")
@@ -182,7 +183,7 @@ def average(
     with ExitStack() as stack:
         opened = [stack.enter_context(api.open(source)) for source in sources]
         _refuse_own_source(opened, path)
-        api.refuse_words(path, version, None, slicing)
+        refuse_words(path, version, None, slicing)
         Place(path, version, overwrite=overwrite)
         _refuse_different(opened)
         steps = [step_of(saved, saved.family) for saved in opened]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import checkpoints
-from checkpoints.api import Checkpoint, Version, refuse_words
+from checkpoints.api import Checkpoint, Version
 from checkpoints.errors import UsageError, counted
 from checkpoints.family import Kind
 from checkpoints.files import is_same_place
@@ -17,6 +17,7 @@ from checkpoints.progress import Progress
 from checkpoints.selection import select
 from checkpoints.steps import STEP, step_of, step_variables
 from checkpoints.verified import write_verified
+from checkpoints.writable import refuse_words
 from exporters.conversion import Conversion, Request
 from exporters.graph import as_graph
 from exporters.metadata import Metadata, read_metadata, stored_metadata
