@@ -21,6 +21,7 @@ _INPUT_SOURCES = re.compile(
     r"Placeholder(V2|WithDefault)?|IteratorGetNext(Sync)?|IteratorGetNextAsOptional"
     r"|(Queue)?Dequeue\w*|QueueDequeue(Many|UpTo)?(V2)?|ReaderRead(UpTo)?(V2)?"
 )
+_AUXILIARY = re.compile(r"(?i)(?:^|[/_])aux")
 _GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
 
 _LOSSES = frozenset(
@@ -44,6 +45,8 @@ _FROM_ANSWERS = frozenset(
 _SHAPERS = frozenset({"ExpandDims", "Reshape", "Squeeze"})
 _IGNORED = frozenset({"Assert", "Const", "NoOp", "Shape", "ShapeN", "Size", "Rank"})
 _WEIGHTS = 1
+_MAX_PASSES = 8
+"""How many times an answer may be reshaped or named anew."""
 
 
 class Guess(NamedTuple):
@@ -65,7 +68,7 @@ def guess_outputs(graph: Graph) -> Guess:
 
     Where predictions meet labels, it is what meets them, or the softmax or sigmoid of it; of
     several (a main and an auxiliary head) the one that needs the most nodes. Otherwise it is
-    the one sink that depends on an input and on variables.
+    the one sink that depends on an input and on variables; auxiliary heads are known by name.
 
     Raises:
       GraphError: nothing, or several things alike, could be the output; they are listed.
@@ -87,6 +90,10 @@ def guess_outputs(graph: Graph) -> Guess:
             output = (certain or answers)[0]
             others = tuple(tensor for tensor in answers if tensor != output)
             return Guess(output, others, "nothing reads it, and it depends on input and variables")
+        main = [tensor for tensor in certain if not _AUXILIARY.search(tensor.node)]
+        if len(main) == 1:
+            others = tuple(tensor for tensor in answers if tensor != main[0])
+            return Guess(main[0], others, "nothing reads it, and the others are auxiliary")
         if answers:
             raise _tie(graph, answers)
     raise GraphError(
@@ -178,11 +185,13 @@ class _Flow:
         return passed[-1]
 
     def is_answer(self, tensor: TensorName) -> bool:
-        """Whether a tensor is a softmax or sigmoid, reshaped or not."""
+        """Whether a tensor is a softmax or sigmoid, reshaped or not, perhaps by another name."""
         node = self._graph.node(tensor.node)
-        if node.op in _SHAPERS:
-            inputs = self._graph.data_inputs(tensor.node)
-            node = self._graph.node(inputs[0].node) if inputs else node
+        for _ in range(_MAX_PASSES):
+            inputs = self._graph.data_inputs(node.name)
+            if (node.op not in _SHAPERS and node.op != "Identity") or not inputs:
+                break
+            node = self._graph.node(inputs[0].node)
         return node.op in _ANSWERS
 
     def _before(self, tensor: TensorName) -> TensorName | None:

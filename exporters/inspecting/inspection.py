@@ -28,6 +28,7 @@ from exporters.safety import UnsafeNode, unsafe_nodes
 from exporters.saved_models.assets import DIRECTORY as ASSETS
 from exporters.saved_models.assets import asset_files
 from exporters.saved_models.tables import tables_of
+from exporters.savers.leaving_out import without_saver
 from exporters.shapes.inference import ShapeInference
 from exporters.thawed.variable_graph import trainable_nodes
 from exporters.thawed.weights import find_weights
@@ -148,7 +149,7 @@ def inspect(path: str | os.PathLike[str] | Graph) -> Inspection:
     notes = Notes()
     metadata = _metadata(graph, notes)
     outputs = _outputs(graph, metadata, notes)
-    pruned = prune(graph, outputs).graph if outputs else graph
+    pruned = prune(graph, outputs).graph if outputs else without_saver(graph)
     inputs = _inputs(pruned, outputs, metadata, notes)
     variables, is_frozen = _variables(graph)
     versions = graph.graph_def.versions

@@ -56,6 +56,19 @@ def test_of_a_softmax_and_bare_logits_the_softmax_is_taken_and_the_other_named(d
     assert guess.others == (TensorName("aux/logits"),)
 
 
+def test_of_a_main_and_an_auxiliary_head_the_main_one_is_taken(dense_net):
+    read = dense_net.variable("AuxLogits/weights", np.zeros((4, 4), np.float32))
+    dense_net.add("MatMul", "AuxLogits/logits", "x", read, T=FLOAT)
+    dense_net.add("Softmax", "AuxLogits/probs", "AuxLogits/logits", T=FLOAT)
+    dense_net.add("Shape", "shape", "logits", T=FLOAT)
+    dense_net.add("Reshape", "Predictions/Reshape_1", "probs", "shape", T=FLOAT)
+    dense_net.add("Identity", "probabilities", "Predictions/Reshape_1", T=FLOAT)
+    guess = guess_outputs(dense_net.graph)
+    assert guess.output == TensorName("probabilities")
+    assert guess.others == (TensorName("AuxLogits/probs"),)
+    assert guess.reason == "nothing reads it, and the others are auxiliary"
+
+
 def test_a_tie_is_refused_with_the_list(dense_net):
     dense_net.add("Sigmoid", "second", "matmul", T=FLOAT)
     with pytest.raises(GraphError, match="several tensors") as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import checkpoints
 import exporters
 from checkpoints.errors import GraphError
 from checkpoints.messages import (
@@ -19,6 +20,28 @@ from exporters.graph import Graph
 from exporters.metadata import Metadata
 
 FLOAT = np.dtype("float32")
+
+
+def test_a_saver_is_no_part_of_the_net(builder, tmp_path):
+    """Where no output can be told, everything is looked at but what saves and restores."""
+    builder.dense_net()
+    builder.add("Identity", "first", "matmul", T=FLOAT)
+    checkpoints.write(tmp_path / "m.ckpt", builder.values)
+    outputs = ["probs", "first"]
+    exporters.convert(
+        tmp_path / "m.ckpt", tmp_path / "n.meta", graph=builder.graph_def, outputs=outputs
+    )
+    message = MetaGraphDef.FromString((tmp_path / "n.meta").read_bytes())
+    message.signature_def.clear()
+    for node in list(message.graph_def.node):
+        if node.op == "Softmax":
+            node.op = "Relu"
+    (tmp_path / "n.meta").write_bytes(message.SerializeToString())
+    found = exporters.inspect(tmp_path / "n.meta")
+    assert found.outputs == () and "SaveV2" in found.ops
+    assert [entry.name for entry in found.inputs] == ["x:0"]
+    assert found.unsafe == ()
+    assert not [entry for entry in found.training_ops if entry.name.startswith("save/")]
 
 
 def test_a_graph_with_variables(dense_net):
