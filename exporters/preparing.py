@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -24,6 +25,7 @@ from exporters.names import TensorName, tensor_of
 from exporters.proofs.verdict import Verification
 from exporters.savers.names import saved_names
 from exporters.sources import Source, graph_wanted, run_directory
+from exporters.thawed.weights import find_weights
 from exporters.values import Values
 from exporters.variables import restored_from_averages
 
@@ -96,11 +98,16 @@ def converted(
         inputs=tuple(Endpoint.of(written.graph, tensor) for tensor in written.inputs),
         outputs=tuple(Endpoint.of(written.graph, tensor) for tensor in written.outputs),
         nodes=nodes,
-        parameters=frozen.parameters,
+        parameters=frozen.parameters or _frozen_parameters(frozen),
         num_bytes=num_bytes,
         verification=verification,
         metadata=written.metadata,
     )
+
+
+def _frozen_parameters(frozen: FrozenGraph) -> int:
+    """How many numbers the constants hold that thawing would make variables of."""
+    return sum(math.prod(weight.shape) for weight in find_weights(frozen.graph))
 
 
 def refuse_nothing_kept(request: Request, frozen: FrozenGraph) -> None:

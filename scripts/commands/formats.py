@@ -31,7 +31,8 @@ def command(output: Output) -> None:
                 "installed": all(map(is_installed, form.packages)),
             }
         )
-    matrix = _table("from \\ to", *(form.name for form in written))
+    # One blank between columns: the widest row has to fit a terminal of 80.
+    matrix = _table("from \\ to", *(form.name for form in written), padding=(0, 1, 0, 0))
     for source in dict.fromkeys(name for form in written for name in form.sources):
         marks = ("x" if source in form.sources else "" for form in written)
         matrix.add_row(source, *marks)
@@ -43,10 +44,10 @@ def command(output: Output) -> None:
     output.result({"formats": rows}, forms, "", matrix, *missing)
 
 
-def _table(*headings: str) -> Table:
+def _table(*headings: str, padding: tuple[int, ...] = (0, 1)) -> Table:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=padding)
     for heading in headings:
         table.add_column(heading)
     return table

@@ -369,3 +369,10 @@ def test_constants_in_a_meta_and_back(saved, tmp_path):
             exporters.convert(saved, tmp_path / "lonely.meta").path, tmp_path / "c.pb"
         )
     assert "--checkpoint" in caught.value.next_step
+
+
+def test_the_constants_of_a_frozen_graph_are_counted(dense_net, tmp_path):
+    checkpoints.write(tmp_path / "m.ckpt", dense_net.values)
+    exporters.convert(tmp_path / "m.ckpt", tmp_path / "m.pb", graph=dense_net.graph_def)
+    done = exporters.convert(tmp_path / "m.pb", tmp_path / "n.pb")
+    assert done.parameters == 20
