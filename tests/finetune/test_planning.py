@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import checkpoints
+import exporters
 from checkpoints.errors import NotFoundError, PlanError
-from exporters.runtime import load_tensorflow
+from exporters.runtime import GraphRunner, load_tensorflow
 from finetune import partition, plan
 
 pytestmark = pytest.mark.tensorflow
@@ -48,7 +49,7 @@ def test_a_head_of_ten_is_not_loaded_into_one_of_five(v1, saved, use_resource):
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
-def test_the_recipe_in_a_loop_of_ones_own(v1, saved, use_resource):
+def test_the_recipe_in_a_loop_of_ones_own(v1, saved, use_resource, tmp_path):
     with v1.Graph().as_default():
         v1.set_random_seed(1)
         x, logits = build(v1, 5, use_resource)
@@ -66,6 +67,14 @@ def test_the_recipe_in_a_loop_of_ones_own(v1, saved, use_resource):
             session.run(train_op, {x: np.ones((2, 4), np.float32)})
             assert not np.array_equal(session.run(v1.global_variables()[1]), head)
             assert bound.verify_frozen(session) == 1
+            inputs = np.arange(8, dtype=np.float32).reshape(2, 4)
+            answers = session.run(logits, {x: inputs})
+            done = exporters.freeze(
+                session.graph, session, outputs=[logits.op.name], path=tmp_path / "model.pb"
+            )
+            assert done.verification.passed
+    with GraphRunner(tmp_path / "model.pb") as runner:
+        np.testing.assert_allclose(runner.run(inputs)[0], answers, rtol=1e-5)
 
 
 def test_initialising_after_restoring_is_found_out(v1, saved):

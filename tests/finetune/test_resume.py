@@ -40,6 +40,7 @@ class Forks:
     def __init__(self, directory):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self.errors = (directory / "errors.txt").open("w+")
+        self.place = 0
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("forking_trainer.py"))],
             stdin=subprocess.PIPE,
@@ -51,6 +52,7 @@ class Forks:
 
     def begin(self, **options):
         """Begins one; gives its process number."""
+        self.place = self.errors.seek(0, os.SEEK_END)
         self.process.stdin.write(json.dumps(options) + "\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
@@ -64,7 +66,8 @@ class Forks:
         return self.end()
 
     def said(self):
-        self.errors.seek(0)
+        """What the last one wrote to stderr."""
+        self.errors.seek(self.place)
         return self.errors.read()
 
     def close(self):
@@ -74,9 +77,9 @@ class Forks:
         self.errors.close()
 
 
-@pytest.fixture
-def forks(tmp_path):
-    opened = Forks(tmp_path)
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory):
+    opened = Forks(tmp_path_factory.mktemp("forks"))
     yield opened
     opened.close()
 
