@@ -12,6 +12,7 @@ from exporters.constants import constant_value
 from exporters.graph import Graph
 from exporters.names import is_control, node_of
 from exporters.ops import FUSED_BATCH_NORMS, HANDLE_READS, VARIABLES, writes_variable
+from exporters.rewrites.prune import called_functions
 
 _SHOWN_NODES = 3
 _CONSTANT = frozenset({"Const", "VariableShape"})
@@ -101,7 +102,7 @@ def refuse_training_ops(
         )
         raise GraphError(
             f"{graph.label} is in training mode where it should give answers:\n"
-            f"{listed([*problems, *_by_reason(found)])}",
+            f"{listed([*problems, *_by_reason(found, _callers(graph))])}",
             expected="what can be put into inference mode exactly: batch norm with moving averages,"
             " dropout, an input pipeline with one tensor of pictures",
             next_step=f"{step} the net as it was built for evaluation, or name outputs and inputs"
@@ -110,11 +111,22 @@ def refuse_training_ops(
     return found
 
 
-def _by_reason(found: list[TrainingOp]) -> list[str]:
+def _callers(graph: Graph) -> dict[str, str]:
+    """Function -> the first node of the graph that calls it, directly or through others."""
+    callers: dict[str, str] = {}
+    for node in graph.nodes.values() if graph.functions else ():
+        for function in called_functions(graph, [node]):
+            callers.setdefault(function.signature.name, f"{node.name} ({node.op})")
+    return callers
+
+
+def _by_reason(found: list[TrainingOp], callers: Mapping[str, str]) -> list[str]:
     """A line a reason, with the first nodes it holds for: one reason may hold for hundreds."""
     nodes: dict[str, list[str]] = {}
     for entry in found:
-        nodes.setdefault(entry.reason, []).append(f"{entry.name} ({entry.op})")
+        caller = callers.get(entry.name.partition("/")[0])
+        inside = "" if caller is None else f" inside {caller}"
+        nodes.setdefault(entry.reason, []).append(f"{entry.name} ({entry.op}){inside}")
     lines = []
     for reason, names in nodes.items():
         more = len(names) - _SHOWN_NODES

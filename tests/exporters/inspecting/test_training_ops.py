@@ -134,3 +134,14 @@ def test_slims_layers(save_graph, fused, training):
     reasons = " ".join(entry.reason for entry in training_ops(pruned))
     assert ("batch" in reasons) is training
     assert ("random" in reasons) is training
+
+
+def test_what_a_loop_does_is_told_with_the_loop(builder):
+    function = builder.graph_def.library.function.add()
+    function.signature.name = "while_body_1"
+    function.node_def.add(name="noise", op="RandomUniform")
+    builder.add("While", "rnn/while", "x")
+    builder.graph_def.node[-1].attr["body"].func.name = "while_body_1"
+    builder.add("Placeholder", "x", dtype=FLOAT, shape=())
+    with pytest.raises(GraphError, match=r"RandomUniform\) inside rnn/while \(While\): draws"):
+        refuse_training_ops(builder.graph, keep_training=False)
