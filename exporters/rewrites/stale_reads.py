@@ -74,11 +74,12 @@ def stale_reads(graph: Graph, pruned: Pruned) -> tuple[StaleRead, ...]:
         if _passes_on(node) or node.op == _ASKS_SHAPE:
             continue
         variables = {
-            holders.get(tensor.node)
+            holders[tensor.node]
             for tensor in pruned.graph.data_inputs(name)
-            if tensor.node not in late or _passes_on(graph.nodes[tensor.node])
+            if tensor.node in holders
+            and (tensor.node not in late or _passes_on(graph.nodes[tensor.node]))
         }
-        for variable in sorted(variables - {None}):
+        for variable in sorted(variables):
             write = _before(graph, name, writes.get(variable, set()))
             if write is not None:
                 found.append(_stale_read(graph, pruned.graph, node, variable, write))

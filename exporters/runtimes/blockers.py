@@ -54,6 +54,9 @@ _ONNX_OPS = """
 ONNX_OPS = frozenset(_ONNX_OPS.split())
 """Ops of a served graph that tf2onnx has a translation for."""
 
+MOST_ONNX_NODES = 30_000
+"""A chain of 4,000 nodes takes tf2onnx half a minute more than one of 2,000."""
+
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 """Ops that TensorFlow puts the functions of in their place before tf2onnx sees them."""
 
@@ -67,6 +70,11 @@ def refuse_blockers(frozen: FrozenGraph, form: str, asked_for: Iterable[str]) ->
       asked_for: names of the inputs that a person named; empty where nobody did.
     """
     found = [*_op_blockers(frozen, form), *_input_blockers(frozen, bool(list(asked_for)))]
+    if form == "onnx" and frozen.num_nodes > MOST_ONNX_NODES:
+        found.append(
+            f"{frozen.num_nodes} nodes: tf2onnx needs time with the square of their number, and"
+            f" hours beyond {MOST_ONNX_NODES}"
+        )
     if found:
         raise UnsupportedError(
             f"The graph cannot become a {form} model, for {counted(len(found), 'reason')}:\n"

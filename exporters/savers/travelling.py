@@ -23,7 +23,7 @@ from exporters.values import Header, header_of
 
 _SHOWN = 3
 _VARIABLES = "variables"
-"""Both the directory and the prefix of a SavedModel's variables."""
+"""The directory and the prefix of a SavedModel's variables, and the collection that lists some."""
 
 _NOT_IN_V1 = re.compile(r"bfloat16|float8.*|u?int[24]")
 """Dtypes that TensorFlow does not read in V1. (It does not write uint32 and uint64, but reads them.)"""
@@ -183,6 +183,12 @@ def _rebuilt(
             label="The .meta",
         )
     _tell(rebuilt, version, held, progress)
+    if whole.meta_graph is None or _VARIABLES not in whole.meta_graph.collection_def:
+        progress.say(
+            "The .meta lists no variables, as the graph it comes from does: its Saver restores"
+            " them, but TensorFlow 1 finds nothing in it to train. For that freeze the graph, and"
+            " convert x.pb to x.ckpt."
+        )
     if importable != stated:
         progress.say(
             f"The graph says it is of TensorFlow {stated!r}, which TensorFlow cannot import: the"

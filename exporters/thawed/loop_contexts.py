@@ -23,6 +23,7 @@ from exporters.rewrites.devices import clear_placement
 
 WHILE_CONTEXT = "while_context"
 COND_CONTEXT = "cond_context"
+_WHILE = "WhileContextDef"
 _MESSAGES: Mapping[str, Any] = {WHILE_CONTEXT: WhileContextDef, COND_CONTEXT: CondContextDef}
 
 _PASSES = frozenset({"Exit", "Identity", "RefExit", "Switch"})
@@ -130,7 +131,7 @@ def _unneeded(
 def _names_in(context: Any) -> set[str]:
     """All nodes that a context names, those of contexts inside it included."""
     found = {context.pivot_name, *context.values_def.values}
-    if isinstance(context, WhileContextDef):
+    if context.DESCRIPTOR.name == _WHILE:
         found |= {*context.loop_enter_names, *context.loop_exit_names}
     found = {node_of(name) for name in found}
     for nested in context.nested_contexts:

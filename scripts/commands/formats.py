@@ -44,7 +44,7 @@ def command(output: Output) -> None:
     output.result({"formats": rows}, forms, "", matrix, *missing)
 
 
-def _table(*headings: str, padding: tuple[int, ...] = (0, 1)) -> Table:
+def _table(*headings: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=padding)

@@ -14,7 +14,7 @@ from checkpoints.errors import UnsupportedError, UsageError
 from exporters.freezing import prepare
 from exporters.options import ModelOptions
 from exporters.runtimes import extras
-from exporters.runtimes.blockers import ONNX_OPS, refuse_blockers
+from exporters.runtimes.blockers import MOST_ONNX_NODES, ONNX_OPS, refuse_blockers
 
 FLOAT = np.dtype("float32")
 FORMS = ["tflite", "onnx"]
@@ -177,3 +177,13 @@ class TestOptions:
         ModelOptions(optimize=True, layout="nchw").refuse_for("onnx")
         ModelOptions(optimize=True, compat=True, with_preprocessing=len).refuse_for("pb")
         ModelOptions().refuse_for("v2")
+
+
+def test_a_graph_that_tf2onnx_would_need_hours_for(builder):
+    builder.add("Placeholder", "x", dtype=FLOAT, shape=(None, 4))
+    last = "x"
+    for index in range(MOST_ONNX_NODES):
+        last = builder.add("Relu", f"relu_{index}", last, T=FLOAT)
+    message = blockers(builder, "onnx", last)
+    assert "30001 nodes: tf2onnx needs time with the square of their number" in message
+    refuse_blockers(prepare(builder.graph, {}, outputs=[last]), "tflite", ())

@@ -396,7 +396,8 @@ def test_a_saved_model_of_tensorflow_2(tf, tmp_path):
 
     tf.saved_model.save(Net(), str(tmp_path / "saved"))
     there = tmp_path / "m.ckpt"
-    exporters.convert(tmp_path / "saved", there)
+    done = exporters.convert(tmp_path / "saved", there)
+    assert any("lists no variables" in note and "to train" in note for note in done.notes)
     with checkpoints.open(there) as saved:
         assert list(saved) == ["net/b", "net/w"]
     found = restored(tf, there, ["net/w/Read/ReadVariableOp", "net/b/Read/ReadVariableOp"])
