@@ -30,6 +30,7 @@ from finetune.config import TrainConfig
 PREFIX = "model.ckpt"
 TOTAL_STEPS = "total_steps"
 ENDED_AT = "ended_at"
+CONTENT_HASH = "content_hash"
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,14 @@ class Run:
         """Notes in config.json that training ended with this step: the last, or stopped early."""
         write_json(self.config_file, {**read_json(self.config_file), ENDED_AT: step})
 
-    def write_config(self, config: TrainConfig, total_steps: int) -> None:
+    def write_config(self, config: TrainConfig, total_steps: int, content_hash: str = "") -> None:
         """Writes config.json."""
-        write_json(self.config_file, {**config.as_json(), TOTAL_STEPS: total_steps})
+        more = {TOTAL_STEPS: total_steps, CONTENT_HASH: content_hash}
+        write_json(self.config_file, {**config.as_json(), **more})
+
+    def content_hash(self) -> str:
+        """The hash of the data that the run was begun, or last resumed, with; may be empty."""
+        return str(read_json(self.config_file).get(CONTENT_HASH, ""))
 
     def read_config(self) -> TrainConfig:
         """config.json, checked."""
@@ -118,6 +124,7 @@ class Run:
         if isinstance(stored, dict):
             stored.pop(TOTAL_STEPS, None)
             stored.pop(ENDED_AT, None)
+            stored.pop(CONTENT_HASH, None)
         return TrainConfig.from_json(stored, self.config_file)
 
     def total_steps(self) -> int:

@@ -203,7 +203,7 @@ class Trainer:
         run.directory.mkdir(parents=True, exist_ok=True)
         if self.config.overwrite:
             run.clear()
-        run.write_config(self.config, self.steps)
+        run.write_config(self.config, self.steps, self.dataset.content_hash)
         write_text(run.labels_file, "".join(f"{name}\n" for name in self.dataset.classes))
         write_inference_graph(
             run, self.weights, self.dataset, self.preprocessing, head_of(self.config)

@@ -90,6 +90,11 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
             next_step="Add pictures of other classes.",
         )
     check_labels(dataset)
+    if config.resume and run.content_hash() not in ("", dataset.content_hash):
+        progress.say(
+            f"Warning: {config.data} holds other pictures than the run was begun with; it goes on "
+            "with these, and is not what one run on either would be."
+        )
     steps = config.total_steps(training.count)
     if run.step() > steps and config.resume:
         raise RunError(

@@ -244,6 +244,20 @@ def test_what_changed_on_resuming_is_listed_and_other_options_are_refused(
         "Changed on resuming: --steps: 4, was 2; --learning-rate: 0.01, was 0.05; --keep: 5, was 3."
         in heard.said
     )
+    assert not [line for line in heard.said if "other pictures" in line]
+
+
+def test_going_on_with_other_pictures_is_said(colours, run, tiny_net, tmp_path, heard):
+    pictures = tmp_path / "pictures"
+    for name in ("red", "green", "blue"):
+        (pictures / name).mkdir(parents=True)
+        for number in range(4):
+            pixels = np.full((16, 16, 3), len(name) * 20 + number, np.uint8)
+            Image.fromarray(pixels).save(pictures / name / f"{number}.png")
+    build(pictures, tmp_path / "data", val=0.0)
+    train(config(colours, run, checkpoint="none"))
+    train(config(tmp_path / "data", run, steps=3, resume=True), progress=heard)
+    assert any(line.startswith(f"Warning: {tmp_path}/data holds other") for line in heard.said)
 
 
 def test_five_pictures_in_batches_of_32_and_the_schedule_is_said_before_the_first_step(
