@@ -24,6 +24,7 @@ from exporters.rewrites.draft import Draft
 from exporters.rewrites.dropout import remove_dropout
 from exporters.rewrites.inference_batch_norm import use_moving_averages
 from exporters.rewrites.inlining import inline_calls
+from exporters.rewrites.loop_dropout import remove_dropout_in_loops
 from exporters.rewrites.pipelines import find_feed, is_source, open_defaults, pipeline_shape
 from exporters.rewrites.placeholders import InputRequest, cut_at_inputs, each_once, refuse_unneeded
 from exporters.rewrites.prune import Pruned, prune
@@ -217,6 +218,7 @@ _REWRITES: tuple[Callable[[Draft], Draft], ...] = (
     _needed,
     drop_idle_waiting,
     remove_dropout,
+    remove_dropout_in_loops,
     _needed,
     open_defaults,
     _needed,
