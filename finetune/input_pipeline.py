@@ -10,6 +10,7 @@ came before; the number of threads changes nothing.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -339,9 +340,13 @@ class PictureReader:
         return self._read(int(index.shards[row]), int(index.name_starts[row]), length)
 
     def _read(self, shard: int, start: int, length: int) -> bytes:
-        with self.index.paths[shard].open("rb", buffering=0) as file:
-            file.seek(start)
-            return file.read(length)
+        # A descriptor, not a file object: those that a thread of tf.data holds when the process
+        # ends would be told as never closed.
+        descriptor = os.open(self.index.paths[shard], os.O_RDONLY)
+        try:
+            return os.pread(descriptor, length, start)
+        finally:
+            os.close(descriptor)
 
 
 def _telling(read: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], tuple[Any, ...]]:
