@@ -14,7 +14,7 @@ from finetune.optimizers import DEFAULT_LEARNING_RATES
 from finetune.option_checks import CHECKS
 
 DEFAULT_EPOCHS = 10
-UNFREEZE_FACTOR = 0.1
+UNFREEZE_FACTOR = 0.01
 """The learning rate after unfreezing is this share of the first, unless another is given."""
 
 RESUMABLE = (
@@ -59,7 +59,7 @@ class TrainConfig:
       batch_size: pictures a step.
       unfreeze_at: stages, as in ("1000:all",) or ("5e:Net/Block7", "Net/Block8"): from this step,
         or after so many epochs, these scopes train too.
-      unfreeze_learning_rate: the rate from the first such stage on; None: a tenth of the first.
+      unfreeze_learning_rate: the rate from the first such stage on; None: a hundredth of the first.
       learning_rate_factors: as in ("Net/Logits=10",): factors of the rate by scope.
       layer_decay: factor of the rate for each block farther from the head; None: all alike.
       optimizer: adam, rmsprop, momentum, sgd, adagrad or ftrl.

@@ -87,7 +87,7 @@ unfreeze_options = _together(
         "--unfreeze-learning-rate",
         type=float,
         metavar="RATE",
-        help="The rate from then on; a tenth of --learning-rate.",
+        help="The rate from then on; a hundredth of --learning-rate.",
     ),
     click.option(
         "--batch-norm-decay",

@@ -24,7 +24,7 @@ def test_a_run_without_stages_has_one_phase(tiny_net):
     assert phase.describe(1) == "Learning rate 0.5, fixed, for 100 steps."
 
 
-def test_each_phase_trains_what_those_before_it_did_and_more_at_a_tenth_of_the_rate(tiny_net):
+def test_each_phase_trains_what_those_before_it_did_and_more_at_a_hundredth_of_the_rate(tiny_net):
     made = phases(
         tiny_net, unfreeze_at=("4e:Tiny/Conv2d_10", "80:all"), learning_rate=0.5, warmup_steps=5
     )
@@ -33,7 +33,7 @@ def test_each_phase_trains_what_those_before_it_did_and_more_at_a_tenth_of_the_r
         (40, 80, ("Tiny/Logits", "Tiny/Conv2d_10")),
         (80, 100, ("Tiny",)),
     ]
-    assert [phase.schedule.first for phase in made] == [0.5, 0.05, 0.05]
+    assert [phase.schedule.first for phase in made] == [0.5, 0.005, 0.005]
     assert [phase.schedule.warmup for phase in made] == [5, 0, 0]
     assert made[1].describe(3) == (
         "Phase 2 of 3, steps 41 to 80, trains Tiny/Logits, Tiny/Conv2d_10. "
