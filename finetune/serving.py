@@ -8,7 +8,7 @@ from pathlib import Path
 from checkpoints.errors import GraphError
 from checkpoints.messages import GraphDef
 from checkpoints.progress import SILENT, Progress
-from exporters.metadata import Metadata
+from exporters.metadata import IN_GRAPH, Metadata
 from exporters.options import Calibration
 from exporters.runtime import load_tensorflow
 from exporters.values import Array
@@ -73,7 +73,7 @@ def preprocessing_graph(metadata: Metadata) -> GraphDef:
       BMP files, and the tensor `images`, float32 [batch, size, size, 3].
 
     Raises:
-      GraphError: the model does not say how pictures become its input.
+      GraphError: the model does not say how pictures become its input, or does it itself.
     """
     tf = load_tensorflow()
     with tf.Graph().as_default() as graph:
@@ -92,5 +92,12 @@ def _preprocessing(metadata: Metadata) -> Preprocessing:
             expected="metadata with a preprocessing, as slimtune writes it",
             received="none",
             next_step="Convert the run or checkpoint it was made from.",
+        )
+    if IN_GRAPH in metadata.preprocessing:
+        raise GraphError(
+            "The model has its preprocessing in it already.",
+            expected="a model whose input is a preprocessed picture",
+            received=f"{metadata.input}, which takes the bytes of picture files",
+            next_step="Leave the option out, or name the model it was made from.",
         )
     return Preprocessing.from_json(metadata.preprocessing)

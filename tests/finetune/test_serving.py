@@ -128,3 +128,10 @@ def test_a_model_without_a_preprocessing_is_calibrated_as_inception_and_told(
         "The model does not say how pictures become its input: calibrated with the"
         " preprocessing inception, 20 pixels."
     ]
+
+
+def test_preprocessing_is_put_in_once():
+    described = {"name": "inception", "image_size": 24, "in_graph": "input:0"}
+    with pytest.raises(GraphError, match="has its preprocessing in it already") as caught:
+        preprocessing_graph(Metadata(input="encoded:0", preprocessing=described, image_size=24))
+    assert caught.value.received == "encoded:0, which takes the bytes of picture files"
