@@ -155,7 +155,7 @@ def test_the_second_phase_starts_from_the_first_with_a_fresh_optimiser(
     lines = [line for line in heard.said if line.startswith(("Phase", "Step "))]
     assert lines[:2] == [
         "Phase 1 of 2, steps 1 to 3, trains Tiny/Logits. Learning rate 0.05, fixed, for 3 steps.",
-        "Phase 2 of 2, steps 4 to 5, trains Tiny. Learning rate 0.005, fixed, for 2 steps.",
+        "Phase 2 of 2, steps 4 to 5, trains Tiny. Learning rate 0.0005, fixed, for 2 steps.",
     ]
     assert lines[2].startswith("Step 3 of 5: ") and lines[3] == "Phase 2 of 2 begins."
     boundary = tmp_path / "two" / "model.ckpt-3"
