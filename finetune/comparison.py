@@ -25,6 +25,7 @@ from finetune.dataset import Dataset
 from finetune.evaluation import default_split, evaluate, open_data, refuse_swapped
 from finetune.input_pipeline import evaluation_dataset
 from finetune.model import Model, open_model
+from finetune.pipeline_errors import data_errors
 from finetune.scores import Evaluation
 
 FORMATS = ("pb", "saved-model", "tflite", "onnx")
@@ -195,7 +196,10 @@ def _first_pictures(model: Model, dataset: Dataset, split: str) -> Array:
         batches = evaluation_dataset(dataset, split, model.preprocessing, TIMED_PICTURES)
         iterator = tf.compat.v1.data.make_initializable_iterator(batches)
         images = iterator.get_next()[0]
-        with tf.compat.v1.Session(graph=graph, config=session_config()) as session:
+        with (
+            tf.compat.v1.Session(graph=graph, config=session_config()) as session,
+            data_errors(dataset),
+        ):
             session.run(iterator.initializer)
             pictures: Array = session.run(images)
     return pictures

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from finetune.cleaning import available_cores
 from finetune.dataset import check_labels, read_dataset
 from finetune.input_pipeline import encoded_dataset
 from finetune.numeric_csv import read_numeric_csv, shuffled_batches
+from finetune.pipeline_errors import data_errors
 from finetune.pixels.decode import decode
 from finetune.preprocessing import Preprocessing
 from finetune.public_data import download_data as download
@@ -27,6 +29,7 @@ __all__ = [
     "check",
     "download",
     "load",
+    "naming_errors",
     "read_idx",
     "read_numeric_csv",
     "show",
@@ -57,7 +60,8 @@ def load(
 
     Raises:
       NotFoundError: the directory or split is not there.
-      DataError: a shard is damaged or a label out of range.
+      DataError: a shard is damaged or a label out of range. What is met later, while the pictures
+        are read, TensorFlow makes a tf.errors.OpError of: `naming_errors` makes it a DataError.
     """
     tf = load_tensorflow()
     dataset = read_dataset(Path(directory))
@@ -71,3 +75,19 @@ def load(
     return encoded_dataset(dataset, split).map(
         prepare, num_parallel_calls=available_cores(), deterministic=True
     )
+
+
+def naming_errors(directory: str | Path) -> AbstractContextManager[None]:
+    """A context in which TensorFlow's errors over a dataset name the record they are of.
+
+        with finetune.data.naming_errors("flowers"):
+            for image, label in finetune.data.load("flowers").batch(32): ...
+
+    Args:
+      directory: as for `load`.
+
+    Raises:
+      DataError: a record is damaged or its picture cannot be decoded; names shard, number and
+        offset.
+    """
+    return data_errors(read_dataset(Path(directory)))

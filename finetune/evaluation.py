@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints.errors import DataError, GraphError, UnsupportedError, UsageError, listed
+from checkpoints.errors import DataError, UnsupportedError, UsageError, listed
 from checkpoints.progress import SILENT, Progress
 from finetune.averages_lag import Lag, measure_lag
 from finetune.batch_statistics import equal_batches, with_batch_statistics
 from finetune.dataset import Dataset, check_labels, is_dataset_directory
 from finetune.foreign_graph import Description
-from finetune.input_pipeline import evaluation_dataset, find_data_error
+from finetune.input_pipeline import evaluation_dataset
 from finetune.model import GRAPH_SUFFIXES, OTHER_SUFFIXES, SAVED_MODEL, Model, open_model
+from finetune.pipeline_errors import data_errors
 from finetune.run import Run
 from finetune.scores import BATCH, Evaluation
 from finetune.sources import idx
@@ -107,7 +108,7 @@ def _score(
                 math.ceil(count / batch_size)
             )
         )
-        try:
+        with data_errors(dataset):
             for (answers,), (batch_labels, batch_names) in batches:
                 if not model.classes:
                     _refuse_other_count(model, dataset, answers.shape[1])
@@ -115,8 +116,6 @@ def _score(
                 labels.append(batch_labels)
                 names += [name.decode("utf-8", "replace") for name in batch_names]
                 task.advance(len(batch_labels))
-        except GraphError as error:
-            raise find_data_error(error.__cause__) or error from error.__cause__
     return Evaluation(
         classes=model.classes or (BACKGROUND,) * model.metadata.label_offset + dataset.classes,
         names=tuple(names),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,10 +18,11 @@ from checkpoints.progress import SILENT, Progress
 from exporters.graph import read_graph
 from exporters.metadata import Metadata, read_metadata
 from finetune.dataset import Dataset
-from finetune.input_pipeline import evaluation_dataset, find_data_error
+from finetune.input_pipeline import evaluation_dataset
 from finetune.model import Model, open_model
 from finetune.nets.file_options import NetOptions
 from finetune.nets.graph_net import is_graph_file, read_graph_net
+from finetune.pipeline_errors import data_errors
 from finetune.preprocessing import Preprocessing
 from finetune.training_data import find_pictures
 
@@ -146,21 +146,12 @@ def _batches(
 ) -> Iterator[tuple[str, NDArray[Any], NDArray[np.int64], list[str]]]:
     """Split, features, labels and names of each batch."""
     for name in dataset.splits:
-        with model.runner(trust, roles=(ROLE,)) as runner, _told():
+        with model.runner(trust, roles=(ROLE,)) as runner, data_errors(dataset):
             batches = runner.run_dataset(
                 partial(evaluation_dataset, dataset, name, model.preprocessing, BATCH_SIZE)
             )
             for (values,), (labels, names) in batches:
                 yield name, values, labels, [text.decode("utf-8", "replace") for text in names]
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Raises the DataError that a pipeline met in place of the graph's error."""
-    try:
-        yield
-    except GraphError as error:
-        raise find_data_error(error.__cause__) or error from error.__cause__
 
 
 def _write_header(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:

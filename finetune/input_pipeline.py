@@ -9,7 +9,6 @@ came before; the number of threads changes nothing.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from checkpoints.errors import DataError
 from exporters.runtime import load_tensorflow
 from finetune.cleaning import available_cores
 from finetune.dataset import Dataset
+from finetune.pipeline_errors import telling
 from finetune.pixels.decode import WHOLE_PICTURE
 from finetune.preprocessing import Preprocessing
 from finetune.record_index import RecordIndex, read_index
@@ -31,7 +31,6 @@ _CHUNK = 32
 """Records read by one call into Python."""
 
 _ENDLESS = 1 << 62
-_ERROR_MARK = "slimtune-data-error:"
 
 
 def training_dataset(
@@ -77,7 +76,7 @@ def training_dataset(
     @tf.autograph.experimental.do_not_convert
     def read(start: Any) -> tuple[Any, ...]:
         found = tf.numpy_function(
-            _telling(lambda start: reader.shuffled(int(start), chunk)),
+            telling(lambda start: reader.shuffled(int(start), chunk)),
             [start],
             [tf.string, tf.int64, tf.int64, tf.float32],
         )
@@ -128,7 +127,7 @@ def views_dataset(
     @tf.autograph.experimental.do_not_convert
     def read(first: Any) -> tuple[Any, ...]:
         found = tf.numpy_function(
-            _telling(lambda first: pick(int(first), min(chunk, last - int(first)))),
+            telling(lambda first: pick(int(first), min(chunk, last - int(first)))),
             [first],
             [tf.string, tf.int64, tf.int64, tf.int64, tf.float32],
         )
@@ -204,7 +203,7 @@ def encoded_dataset(dataset: Dataset, split: str) -> Any:
     @tf.autograph.experimental.do_not_convert
     def read(start: Any) -> tuple[Any, Any, Any]:
         encoded, labels, names = tf.numpy_function(
-            _telling(lambda start: reader.in_order(int(start), _CHUNK)),
+            telling(lambda start: reader.in_order(int(start), _CHUNK)),
             [start],
             [tf.string, tf.int64, tf.string],
         )
@@ -347,32 +346,3 @@ class PictureReader:
             return os.pread(descriptor, length, start)
         finally:
             os.close(descriptor)
-
-
-def _telling(read: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], tuple[Any, ...]]:
-    """Puts a DataError into the message that TensorFlow makes of it, for `find_data_error`."""
-
-    def reading(start: Any) -> tuple[Any, ...]:
-        try:
-            return read(start)
-        except DataError as error:
-            raise ValueError(_ERROR_MARK + json.dumps(error.as_json()) + "\n") from error
-
-    return reading
-
-
-def find_data_error(error: BaseException | None) -> DataError | None:
-    """The DataError that a pipeline met, out of the tf.errors.OpError it became; or None."""
-    _, mark, rest = str(error).partition(_ERROR_MARK)
-    if not mark:
-        return None
-    try:
-        value, _ = json.JSONDecoder().raw_decode(rest)
-        return DataError(
-            value["message"],
-            expected=value["expected"],
-            received=value["received"],
-            next_step=value["next"],
-        )
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -11,6 +11,7 @@ from exporters.runtime import load_tensorflow, session_config
 from finetune.dataset import Dataset
 from finetune.input_pipeline import training_dataset
 from finetune.nets.build import build_net
+from finetune.pipeline_errors import data_errors
 from finetune.planning import read_values
 from finetune.preprocessing import Preprocessing
 
@@ -56,6 +57,7 @@ def write_random_trunk(
         with (
             v1.Session(config=session_config()) as session,
             progress.task("Settling a random trunk", BATCHES, "batches") as task,
+            data_errors(dataset),
         ):
             session.run([iterator.initializer, v1.global_variables_initializer()])
             for _ in range(BATCHES):

@@ -17,12 +17,12 @@ from finetune.config import TrainConfig, steps_an_epoch
 from finetune.dataset import Dataset
 from finetune.evaluation import evaluate
 from finetune.head_start import start_head
-from finetune.input_pipeline import find_data_error
 from finetune.losses import Target
 from finetune.metrics_log import MetricsLog
 from finetune.nets.build import net_variables
 from finetune.phase_start import PhaseStart
 from finetune.phases import Phase, make_phases
+from finetune.pipeline_errors import data_errors
 from finetune.planning import BoundPlan, plan_variables
 from finetune.preprocessing import Preprocessing
 from finetune.result import RunResult
@@ -146,12 +146,13 @@ class Trainer:
             )
             with session:
                 try:
-                    if self.step == 0:
-                        self._start_head(session, step_graph, batches)
-                    self._evaluate_if_missing()
-                    self._loop(session, step_graph, phase, batches)
+                    with data_errors(self.dataset):
+                        if self.step == 0:
+                            self._start_head(session, step_graph, batches)
+                        self._evaluate_if_missing()
+                        self._loop(session, step_graph, phase, batches)
                 except tf.errors.OpError as error:
-                    raise find_data_error(error) or _step_failed(error) from error
+                    raise _step_failed(error) from error
                 return self.bound.verify_frozen(session)
 
     def _start_head(self, session: Any, step_graph: TrainingGraph, batches: StepBatches) -> None:

@@ -12,6 +12,7 @@ from exporters.runtime import load_tensorflow, session_config
 from finetune.dataset import Dataset
 from finetune.input_pipeline import training_dataset
 from finetune.metrics_log import MetricsLog
+from finetune.pipeline_errors import data_errors
 from finetune.preprocessing import Preprocessing
 
 PICTURES = 16
@@ -80,7 +81,10 @@ def _first_images(
         batches = training_dataset(dataset, preprocessing, count, seed, augment=augment)
         iterator = tf.compat.v1.data.make_initializable_iterator(batches)
         images, _ = iterator.get_next()
-        with tf.compat.v1.Session(graph=graph, config=session_config()) as session:
+        with (
+            tf.compat.v1.Session(graph=graph, config=session_config()) as session,
+            data_errors(dataset),
+        ):
             session.run(iterator.initializer)
             found: NDArray[np.float32] = session.run(images)
     return found

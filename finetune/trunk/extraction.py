@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.errors import GraphError
 from checkpoints.progress import SILENT, Progress
-from finetune.input_pipeline import find_data_error
+from finetune.pipeline_errors import data_errors
 from finetune.trunk.frozen import Trunk
 from finetune.trunk.store import SHARD_BYTES, FeatureStore, Key
 from finetune.trunk.views import Views
@@ -50,20 +49,15 @@ def extract(
     shard_pictures = max(BATCH_SIZE, SHARD_BYTES // store.record_bytes)
     waiting: list[NDArray[Any]] = []
     done = written = 0
-    with progress.task("Features", len(missing), "pictures") as task:
-        try:
-            for activations, _ in trunk.activations(
-                lambda: views.chosen(missing, BATCH_SIZE), trust
-            ):
-                waiting.append(activations)
-                done += len(activations)
-                now = time.monotonic()
-                is_due = done - written >= shard_pictures or now - last >= SHARD_SECONDS
-                if is_due or done == len(missing):
-                    store.write(missing[written:done], np.concatenate(waiting))
-                    waiting, written, last = [], done, now
-                task.advance(len(activations))
-                task.note(f"{done / (time.monotonic() - began):.0f} pictures/s")
-        except GraphError as error:
-            raise find_data_error(error.__cause__) or error from error.__cause__
+    with progress.task("Features", len(missing), "pictures") as task, data_errors(views.dataset):
+        for activations, _ in trunk.activations(lambda: views.chosen(missing, BATCH_SIZE), trust):
+            waiting.append(activations)
+            done += len(activations)
+            now = time.monotonic()
+            is_due = done - written >= shard_pictures or now - last >= SHARD_SECONDS
+            if is_due or done == len(missing):
+                store.write(missing[written:done], np.concatenate(waiting))
+                waiting, written, last = [], done, now
+            task.advance(len(activations))
+            task.note(f"{done / (time.monotonic() - began):.0f} pictures/s")
     return done / (time.monotonic() - began)

@@ -25,6 +25,7 @@ class Views:
     order is that of `training_dataset`.
 
     Attributes:
+      dataset: whose pictures.
       count: pictures.
       views: of each picture.
       labels: int64 [count].
@@ -55,6 +56,7 @@ class Views:
         Raises:
           DataError: a shard is damaged.
         """
+        self.dataset = dataset
         self._reader = PictureReader(read_index(dataset.split(split)), seed)
         self._preprocessing = preprocessing
         self._augment = augment if views > 1 else "none"

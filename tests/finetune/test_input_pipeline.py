@@ -13,9 +13,9 @@ from finetune.dataset import read_dataset
 from finetune.input_pipeline import (
     epoch_order,
     evaluation_dataset,
-    find_data_error,
     training_dataset,
 )
+from finetune.pipeline_errors import find_data_error
 from finetune.preprocessing import Preprocessing
 from finetune.records import make_example, write_records
 
