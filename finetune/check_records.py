@@ -14,7 +14,7 @@ from checkpoints.errors import DataError, NotFoundError
 from checkpoints.progress import Progress
 from finetune.dataset import DATASET_FILE, read_dataset
 from finetune.findings import FEW, CheckResult, Problem, in_one_line, sort_change
-from finetune.picture_formats import PictureError
+from finetune.picture_formats import PictureError, is_decoded_by_tensorflow
 from finetune.pictures import clean_bytes
 from finetune.records import (
     RecordError,
@@ -222,9 +222,12 @@ class _RecordCheck:
         else:
             absent = [name for name in (IMAGE, LABEL) if _first(features, *name) is None]
             encoded, label = _first(features, *IMAGE), _first(features, *LABEL)
+            for name, _ in (IMAGE, LABEL):
+                if len(features.get(name, ())) > 1:
+                    detail = f"has {len(features[name])} values in {name}; one is read"
+                    self._add("label" if name == LABEL[0] else "missing-feature", where, detail)
             if absent:
-                missing = " and no ".join(name for name, _ in absent)
-                detail = f"has no {missing}; it has {', '.join(sorted(features))}"
+                detail = "; ".join(_lacking(features, name, kind) for name, kind in absent)
                 self._add("missing-feature", where, detail)
                 return None if label is None else int(label), None
             self._check_label(where, label - self._offset, features)
@@ -274,6 +277,11 @@ class _RecordCheck:
         except PictureError as error:
             self._add(error.kind, where, error.detail)
             return
+        if self._offset is not None and not is_decoded_by_tensorflow(encoded):
+            made = "; ".join(picture.changes)
+            detail = f"is no JPEG, PNG, GIF, BMP or WebP, which TensorFlow decodes ({made})"
+            self._add("format", where, detail)
+            return
         for change in picture.changes:
             sort_change(self._result, where, change)
         said = _first(features, "image/format", bytes)
@@ -291,6 +299,16 @@ class _RecordCheck:
                 f"the picture has {picture.height} x {picture.width}"
             )
             self._add("size", where, detail)
+
+
+def _lacking(features: _Features, name: str, kind: type) -> str:
+    """What to say of a feature that is absent, empty or of another kind."""
+    if name not in features:
+        return f"has no {name}; it has {', '.join(sorted(features)) or 'no features'}"
+    if not features[name]:
+        return f"has no value in {name}"
+    expected = {int: "a whole number (int64)", bytes: "bytes"}[kind]
+    return f"has {ascii(features[name][0])[:40]} as {name}; {expected} is read"
 
 
 def _first(features: _Features, name: str, kind: type) -> Any:

@@ -70,6 +70,11 @@ def begins_like_picture(head: bytes) -> bool:
     return head.startswith(_PICTURE_HEADS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
 
+def is_decoded_by_tensorflow(data: bytes) -> bool:
+    """Whether a record's picture is of a format that tf.io.decode_image reads."""
+    return begins_like_picture(data[:16]) and not data.startswith((b"II*\0", b"MM\0*"))
+
+
 def describe(data: bytes) -> str:
     """What bytes that are no picture look like, for a message: "text, not a picture" ..."""
     if not data:

@@ -90,7 +90,9 @@ def find_undecodable(dataset: Dataset) -> DataError | None:
                 try:
                     session.run(decoded, {encoded: data})
                 except tf.errors.OpError as error:
-                    return str(error.message).strip().split("\n")[0]
+                    # The reason is the last line that is not indented; where in the graph is above.
+                    lines = str(error.message).splitlines()
+                    return next(line for line in reversed(lines) if line[:1].strip())
                 return ""
 
             for split in dataset.splits.values():
@@ -113,7 +115,7 @@ def _picture(index: RecordIndex, row: int) -> bytes:
 def _undecodable(index: RecordIndex, row: int, reason: str) -> DataError:
     return DataError(
         f"{index.describe(row)}: TensorFlow cannot decode the picture.",
-        expected="a JPEG, PNG, GIF or BMP that decodes to its end",
+        expected="a JPEG, PNG, GIF, BMP or WebP that decodes to its end",
         received=f"{index.picture_lengths[row]} bytes: {reason}",
         next_step="slimtune data check names every such record; build the dataset again from "
         "its pictures, or write the shards again without these.",

@@ -160,8 +160,8 @@ def _bytes(features: Features, name: str) -> bytes:
 
 def _whole(features: Features, name: str) -> int:
     value = features[name][0] if features[name] else None
-    if not isinstance(value, int):
-        raise DataError(f"has no whole number as {name}")
+    if not isinstance(value, int) or len(features[name]) > 1:
+        raise DataError(f"has {list(features[name])[:10]} as {name}; one whole number is read")
     return value
 
 

@@ -257,3 +257,43 @@ def test_one_of_several_labels_that_names_no_class(tmp_path):
     assert [(item.kind, item.detail) for item in problems] == [
         ("label", "image/class/labels has 2, which is no class")
     ]
+
+
+@pytest.mark.parametrize(
+    ("features", "kind", "detail"),
+    [
+        (
+            {"image/encoded": encode(1, "TIFF"), "image/class/label": 0},
+            "format",
+            "is no JPEG, PNG, GIF, BMP or WebP, which TensorFlow decodes (TIFF to PNG)",
+        ),
+        (
+            {"image/encoded": encode(1), "image/class/label": [0, 1]},
+            "label",
+            "has 2 values in image/class/label; one is read",
+        ),
+        (
+            {"image/encoded": encode(1), "image/class/label": "0"},
+            "missing-feature",
+            "has b'0' as image/class/label; a whole number (int64) is read",
+        ),
+        (
+            {"image/encoded": encode(1), "image/class/label": 0.5},
+            "missing-feature",
+            "has 0.5 as image/class/label; a whole number (int64) is read",
+        ),
+        (
+            {"image/encoded": encode(1), "image/class/text": "a"},
+            "missing-feature",
+            "has no image/class/label; it has image/class/text, image/encoded",
+        ),
+    ],
+)
+def test_what_training_could_not_read_is_a_problem(tmp_path, features, kind, detail):
+    path = tmp_path / "pets_train_00000-of-00001.tfrecord"
+    sound = {"image/encoded": encode(2), "image/class/label": 1}
+    write_records(path, [make_example(sound), make_example(features)])
+    (tmp_path / "labels.txt").write_text("a\nb\n")
+    (problem,) = check(tmp_path).problems
+    assert (problem.kind, problem.detail) == (kind, detail)
+    assert problem.path.startswith(f"{path}: record 1 (offset ")

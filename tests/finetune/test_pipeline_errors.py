@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -49,6 +50,7 @@ def test_iterating_a_loaded_split_names_the_record(shard):
         list(data.load(shard.parent, "train"))
     assert caught.value.message.startswith(f"{shard}: record 2 (offset ")
     assert caught.value.message.endswith("TensorFlow cannot decode the picture.")
+    assert re.search("Unknown image file format|Invalid PNG", caught.value.received)
     assert "slimtune data check" in caught.value.next_step
 
 
