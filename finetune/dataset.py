@@ -226,6 +226,13 @@ def _read_own(directory: Path) -> Dataset:
             received=f"{type(err).__name__}: {err}",
             next_step="Build the dataset again with slimtune data build.",
         ) from err
+    if not dataset.splits:
+        raise DataError(
+            f"{path} names no pictures.",
+            expected="a split with a count above 0",
+            received=", ".join(f"{name}: 0" for name in value["splits"]) or "no splits",
+            next_step="Build the dataset again with slimtune data build.",
+        )
     missing = [
         shard.path.name
         for split in dataset.splits.values()

@@ -29,6 +29,9 @@ KINDS: dict[str, str] = {
 
 AUGMENTS = ("full", "fast", "none")
 
+MAX_SIZE = 4096
+"""More pixels a side are refused: one picture of so many takes 201 MB as float32."""
+
 _STORED = ("name", "image_size", "central_fraction")
 
 
@@ -56,10 +59,10 @@ class Preprocessing:
                 received=self.name,
                 next_step=f"Did you mean {near[0]}?" if near else None,
             )
-        if self.image_size < 1 or not 0 < self.central_fraction <= 1:
+        if not 1 <= self.image_size <= MAX_SIZE or not 0 < self.central_fraction <= 1:
             raise UsageError(
                 "The preprocessing's numbers are out of range.",
-                expected="image_size of 1 or more pixels, central_fraction above 0 and up to 1",
+                expected=f"image_size from 1 to {MAX_SIZE} pixels, central_fraction above 0 and up to 1",
                 received=f"image_size {self.image_size}, central_fraction {self.central_fraction}",
             )
 

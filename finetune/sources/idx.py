@@ -55,8 +55,8 @@ def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Sour
     highest = 0
     for part in sorted({part for part, _ in files}, reverse=True):
         images, labels = _pair(root, part, files)
-        (count, height, width), _ = _contents(_key(images))
-        (num_labels,), values = _contents(_key(labels))
+        (count, height, width), _ = _of_rank(images, 3, "pictures")
+        (num_labels,), values = _of_rank(labels, 1, "labels")
         if count != num_labels:
             raise DataError(
                 f"{images} and {labels} do not fit together.",
@@ -94,7 +94,7 @@ def read_item(root: Path, path: str) -> bytes:
     """
     name, _, number = path.rpartition(":")
     try:
-        (count, height, width), values = _contents(_key(root / name))
+        (count, height, width), values = _of_rank(root / name, 3, "pictures")
     except DataError as err:
         raise PictureError(str(root / path), "damaged", err.message) from err
     start = int(number) * height * width
@@ -163,6 +163,19 @@ def _key(path: Path) -> _Key:
     except FileNotFoundError as err:
         raise NotFoundError(f"{path} is not there.") from err
     return path, status.st_size, status.st_mtime_ns
+
+
+def _of_rank(path: Path, rank: int, what: str) -> tuple[tuple[int, ...], bytes]:
+    """Shape and values of a file that must have so many dimensions."""
+    shape, values = _contents(_key(path))
+    if len(shape) != rank:
+        raise DataError(
+            f"{path} does not hold {what}.",
+            expected=f"{rank} dimensions" if rank > 1 else "1 dimension",
+            received=f"{len(shape)}: {' x '.join(map(str, shape))}",
+            next_step="Look whether the files of pictures and of labels have each other's names.",
+        )
+    return shape, values
 
 
 @functools.lru_cache(maxsize=4)

@@ -269,3 +269,17 @@ def test_dataset_json_cannot_point_out_of_its_directory(tmp_path):
     path.write_text(text)
     shard = read_dataset(directory).split("train").shards[0]
     assert shard.path.parent == directory
+
+
+@pytest.mark.parametrize(
+    ("splits", "received"),
+    [({}, "no splits"), ({"train": {"count": 0, "counts": {}, "shards": []}}, "train: 0")],
+)
+def test_a_dataset_json_that_names_no_pictures(tmp_path, splits, received):
+    directory = write_own(tmp_path)
+    path = directory / "dataset.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"splits": splits}))
+    with pytest.raises(DataError) as caught:
+        read_dataset(directory)
+    assert caught.value.message == f"{path} names no pictures."
+    assert caught.value.received == received

@@ -311,3 +311,9 @@ def test_words_that_do_not_exist():
         Preprocessing("inception", 0)
     with pytest.raises(UsageError, match="no augmentation 'strong'"):
         INCEPTION.training(b"", key(0), "strong")
+
+
+def test_a_size_beyond_memory_is_refused():
+    with pytest.raises(UsageError) as caught:
+        Preprocessing("inception", 100_000)
+    assert "image_size from 1 to 4096 pixels" in caught.value.expected

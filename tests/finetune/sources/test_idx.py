@@ -218,3 +218,20 @@ def test_a_dataset_of_digits_is_sound(tmp_path):
     assert (result.problems, result.notes, result.num_pictures) == ([], [], 30)
     assert check(tmp_path / "out").problems == []
     assert read_dataset(tmp_path / "out").name == "digits"
+
+
+def test_pictures_and_labels_under_each_others_names(tmp_path):
+    write(tmp_path / "digits")
+    images, labels = (
+        tmp_path / "digits" / f"train-{what}-ubyte" for what in ("images-idx3", "labels-idx1")
+    )
+    data = images.read_bytes()
+    images.write_bytes(labels.read_bytes())
+    with pytest.raises(DataError) as caught:
+        find_source(tmp_path / "digits")
+    assert caught.value.message == f"{images} does not hold pictures."
+    assert (caught.value.expected, caught.value.received) == ("3 dimensions", "1: 24")
+    images.write_bytes(data)
+    labels.write_bytes(data)
+    with pytest.raises(DataError, match="does not hold labels"):
+        find_source(tmp_path / "digits")
