@@ -1,4 +1,4 @@
-"""CRC-32C as TensorFlow's files store it.
+"""CRC-32C as TensorFlow's files store it, and the SHA-256 of files.
 
 Source:
   Castagnoli et al. 1993 (polynomial 0x1EDC6F41); the masking is LevelDB's, made so that the
@@ -6,6 +6,9 @@ Source:
 """
 
 from __future__ import annotations
+
+import hashlib
+from pathlib import Path
 
 import google_crc32c
 import numpy as np
@@ -31,3 +34,12 @@ def unmask(stored: int) -> int:
     """The checksum that a file's stored value stands for."""
     rotated = (stored - _MASK_DELTA) & 0xFFFFFFFF
     return ((rotated >> 17) | (rotated << 15)) & 0xFFFFFFFF
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -7,7 +7,6 @@ the checkpoint. An archive that somebody put there by hand is used like one that
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Literal
 
 from checkpoints.archive import CHECKPOINT_SUFFIX, is_complete, unpack_checkpoint
 from checkpoints.cache import CACHE_VARIABLE, cache_directory, locked
+from checkpoints.checksum import sha256_of
 from checkpoints.errors import (
     BrokenFileError,
     DownloadError,
@@ -190,7 +190,7 @@ class _Place:
     def use_archive(self, source: str) -> Downloaded:
         """Unpacks the archive that is there."""
         again = f"Remove {self.archive}, or add --overwrite to fetch {source}."
-        note = _Note(source, _sha256(self.archive), self.archive.stat().st_size, {})
+        note = _Note(source, sha256_of(self.archive), self.archive.stat().st_size, {})
         self._compare(note, again)
         try:
             with self._unpacking_directory() as unpacked:
@@ -220,7 +220,7 @@ class _Place:
             policy=policy,
         )
         progress.say(f"{self.record.name}: unpacking {megabytes(fetched.size)}.")
-        note = _Note(source, _sha256(partial), fetched.size, {})
+        note = _Note(source, sha256_of(partial), fetched.size, {})
         try:
             self._compare(note, "")
             with self._unpacking_directory() as unpacked:
@@ -361,14 +361,6 @@ def _is_checkpoint_file(path: Path) -> bool:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - len(MAGIC)))
         return file.read() == MAGIC
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _listed_sizes(sizes: dict[str, int]) -> str:

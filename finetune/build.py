@@ -240,8 +240,8 @@ def _write(
                 for label in source.items[picture.item].all_labels:
                     counts[split][label_of[label]] += 1
             for path, part in deal(directory, source.name, split, chosen, shards):
-                write_shard(path, part, source, spool, label_of, classes)
-                files.setdefault(split, []).append(Shard(path, len(part)))
+                shard = write_shard(path, part, source, spool, label_of, classes)
+                files.setdefault(split, []).append(shard)
                 task.advance(len(part))
     content_hash = _content_hash(source, cleaned, splits, order)
     write_dataset_file(

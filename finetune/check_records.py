@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from checkpoints.checksum import sha256_of
 from checkpoints.errors import DataError, NotFoundError
 from checkpoints.progress import Progress
 from finetune.dataset import DATASET_FILE, read_dataset
@@ -17,6 +18,7 @@ from finetune.findings import FEW, CheckResult, Problem, in_one_line, sort_chang
 from finetune.picture_formats import PictureError, is_decoded_by_tensorflow
 from finetune.pictures import clean_bytes
 from finetune.records import (
+    HEADER,
     RecordError,
     RecordPlace,
     checked_data,
@@ -58,8 +60,12 @@ class _Contents:
         digest = hashlib.sha256(data).digest()[:16]
         self._rows += self._row.pack(digest, number, place.number, place.offset)
 
-    def duplicates(self) -> Iterator[tuple[str, str]]:
-        """Records whose picture has another label or split where it was met first: both places."""
+    def duplicates(self) -> Iterator[tuple[str, str, str]]:
+        """Records whose picture was met before: what is the same, and both places.
+
+        "duplicate": the label or split is another; "repeated-record": the same record twice;
+        "repeated": the same picture with the same label, of another file.
+        """
         size = self._row.size
 
         def digest(start: int) -> bytes:
@@ -72,12 +78,26 @@ class _Contents:
             for other in others:
                 found, where = self._described(other)
                 if found != known:
-                    yield where, place
+                    yield "duplicate", where, place
+                else:
+                    same = self._names_a_file(other) and self._data(first) == self._data(other)
+                    yield "repeated-record" if same else "repeated", where, place
 
     def _described(self, start: int) -> tuple[tuple[str, int | bytes], str]:
         _, origin, number, offset = self._row.unpack_from(self._rows, start)
         path, split, label = self._origins[origin]
         return (split, label), describe_place(path, number, offset)
+
+    def _data(self, start: int) -> bytes:
+        """The bytes of a record, without its frame."""
+        _, origin, _, offset = self._row.unpack_from(self._rows, start)
+        with self._origins[origin][0].open("rb") as file:
+            file.seek(offset)
+            length, _ = HEADER.unpack(file.read(HEADER.size))
+            return file.read(length)
+
+    def _names_a_file(self, start: int) -> bool:
+        return bool(parse_example(self._data(start)).get("image/filename"))
 
 
 def describe_place(path: Path, number: int, offset: int) -> str:
@@ -125,6 +145,9 @@ def check_dataset(path: Path, progress: Progress) -> CheckResult:
             if len(found) != shard.count:
                 detail = f"{len(found)} sound records, expected {shard.count}"
                 result.problems.append(Problem("count", str(shard.path), detail))
+            elif shard.sha256 and sha256_of(shard.path) != shard.sha256:
+                detail = f"its SHA-256 is not the one in {DATASET_FILE}: it is another file"
+                result.problems.append(Problem("changed-shard", str(shard.path), detail))
     check.finish()
     result.num_pictures = sum(len(found) for found in labels.values())
     for name, found in labels.items():
@@ -205,8 +228,9 @@ class _RecordCheck:
 
     def finish(self) -> None:
         """What only all records together show."""
-        for where, place in self._contents.duplicates():
-            self._add("duplicate", where, f"same content as {place}")
+        for kind, where, place in self._contents.duplicates():
+            found = Problem(kind, where, f"same content as {place}")
+            (self._result.notes if kind == "repeated" else self._result.problems).append(found)
 
     def _look_at(self, where: str, features: _Features) -> tuple[_Label, bytes | None]:
         """The record's label and picture, as far as it has them."""

@@ -48,10 +48,12 @@ class Shard:
     Attributes:
       path: the file.
       count: how many records it holds.
+      sha256: of the whole file, in hexadecimal; empty where dataset.json does not say.
     """
 
     path: Path
     count: int
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def write_dataset_file(
             split: {
                 "count": sum(shard.count for shard in shards),
                 "counts": dict(zip(classes, counts[split], strict=True)),
-                "shards": [{"file": shard.path.name, "count": shard.count} for shard in shards],
+                "shards": [_shard_as_json(shard) for shard in shards],
             }
             for split, shards in splits.items()
         },
@@ -197,6 +199,11 @@ def write_dataset_file(
         value["multi_label"] = True
     write_json(directory / DATASET_FILE, value)
     write_text(directory / LABELS_FILE, "".join(f"{label}\n" for label in classes))
+
+
+def _shard_as_json(shard: Shard) -> dict[str, Any]:
+    value: dict[str, Any] = {"file": shard.path.name, "count": shard.count}
+    return value | {"sha256": shard.sha256} if shard.sha256 else value
 
 
 def _read_own(directory: Path) -> Dataset:
@@ -256,7 +263,11 @@ def _from_json(directory: Path, value: Any) -> Dataset:
     for name, part in value["splits"].items():
         # Only names: a path would lead out of the directory.
         shards = tuple(
-            Shard(directory / Path(str(shard["file"])).name, int(shard["count"]))
+            Shard(
+                directory / Path(str(shard["file"])).name,
+                int(shard["count"]),
+                str(shard.get("sha256", "")),
+            )
             for shard in part["shards"]
         )
         split = Split(canonical_split(name), shards)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpoints.archive import unpack_members
 from checkpoints.cache import cache_directory, locked
+from checkpoints.checksum import sha256_of
 from checkpoints.errors import BrokenFileError, DataError, DownloadError, NotFoundError
 from checkpoints.fetch import (
     PATIENT,
@@ -30,6 +31,7 @@ from checkpoints.files import (
 )
 from checkpoints.progress import SILENT, Progress
 from finetune.sources import Source, find_source
+from finetune.sources.idx import read_idx
 
 _MOST_PICTURES = 1_000_000
 
@@ -168,23 +170,68 @@ def download_data(
             _get(record, file, _addresses(record, file, url), cache, overwrite, progress, policy)
             for file in record.files
         ]
-        try:
-            if record.archive:
-                progress.say(f"{name}: unpacking {megabytes(files[0].size)}.")
-            with atomic_directory(out, overwrite) as folder:
-                source = _lay_out(record, files, folder)
-        except (BrokenFileError, DataError) as error:
+        if record.archive:
+            progress.say(f"{name}: unpacking {megabytes(files[0].size)}.")
+        else:
             for file in files:
-                if file.fetched:
-                    discard(file.path)
-            came = f"came from {files[0].url}" if files[0].fetched else f"lies in {cache}"
-            raise DownloadError(
-                f"{name}: what {came} cannot be used: {error.message}",
-                expected=error.expected,
-                received=error.received,
-                next_step=_by_hand(record, cache),
-            ) from error
+                with _usable(record, [file], cache):
+                    read_idx(file.path)
+        with _usable(record, files, cache), atomic_directory(out, overwrite) as folder:
+            source = _lay_out(record, files, folder)
+        files = [_keep(file, cache) for file in files]
     return DownloadedData(name, out, tuple(files), source.classes, len(source.items))
+
+
+@contextmanager
+def _usable(record: PublicData, files: Sequence[FetchedFile], cache: Path) -> Iterator[None]:
+    """Tells what is wrong with these files, and where they came from; fetched ones go."""
+    try:
+        yield
+    except (BrokenFileError, DataError) as error:
+        is_page = not record.archive and any(_is_page(file.path) for file in files)
+        for file in files:
+            if file.fetched:
+                discard(file.path)
+        by_hand = _by_hand(record, cache)
+        if files[0].fetched:
+            came, next_step = f"came from {_common(file.url for file in files)}", by_hand
+        else:
+            came = f"lies in {cache}" if len(files) > 1 else f"is in {files[0].path}"
+            next_step = f"Fetch it again with --overwrite. {by_hand}"
+        what = error.message
+        if record.archive and isinstance(error, DataError):
+            what = "It holds no pictures in class folders below one folder."
+        raise DownloadError(
+            f"{record.name}: what {came} cannot be used: {what}",
+            expected=error.expected,
+            received="a web page (HTML), as of a login" if is_page else error.received,
+            next_step=next_step,
+        ) from error
+
+
+def _common(addresses: Iterable[str]) -> str:
+    """One address, or the folder of several."""
+    several = list(addresses)
+    return several[0] if len(several) == 1 else several[0].rpartition("/")[0]
+
+
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(64).lstrip()[:5].lower() in (b"<html", b"<!doc", b"<?xml", b"<head")
+
+
+def _keep(file: FetchedFile, cache: Path) -> FetchedFile:
+    """Puts a file that was fetched anew, and found good, into the place of the one before it."""
+    path = cache / file.path.name
+    if file.path != path:
+        file.path.replace(path)
+        _write_note(file, cache)
+    return replace(file, path=path)
+
+
+def _write_note(file: FetchedFile, cache: Path) -> None:
+    note = {"url": file.url, "sha256": file.sha256, "size": file.size}
+    write_json(cache / f"{file.path.name}.json", note)
 
 
 def _lay_out(record: PublicData, files: Sequence[FetchedFile], folder: Path) -> Source:
@@ -231,8 +278,20 @@ def _get(
     note = _read_note(note_path)
     if path.is_file() and not (again or _is_another(note, addresses, record)):
         source = note["url"] if note else "unknown"
+        file = FetchedFile(path, source, sha256_of(path), path.stat().st_size)
+        if note is not None and note["sha256"] != file.sha256:
+            raise DownloadError(
+                f"{record.name}: {path} is not the file that was fetched: it has changed since.",
+                expected=f"SHA-256 {note['sha256']}, {note['size']} bytes (noted in {note_path})",
+                received=f"SHA-256 {file.sha256}, {file.size} bytes",
+                next_step="Fetch it again with --overwrite; if you put it there yourself and it is "
+                f"right, remove {note_path}.",
+            )
         progress.say(f"{record.name}: {path} is there; it is not fetched again.")
-        return FetchedFile(path, source, _sha256(path), path.stat().st_size)
+        return file
+    # What is there stays until the new file is known to be good.
+    target = cache / "new" / name if path.is_file() else path
+    target.parent.mkdir(exist_ok=True)
     for place, address in enumerate(addresses):
         progress.say(f"{record.name}: fetching {shown_url(address)}.")
         partial = cache / f"{name}.partial"
@@ -251,12 +310,13 @@ def _get(
             progress.say(f"{record.name}: {error.message}")
             continue
         file = FetchedFile(
-            path, shown_url(address), _sha256(partial), fetched.size, fetched.resumed, True
+            target, shown_url(address), sha256_of(partial), fetched.size, fetched.resumed, True
         )
         _compare(record, file, note, note_path, partial)
-        partial.replace(path)
+        partial.replace(target)
         discard(partial)
-        write_json(note_path, {"url": file.url, "sha256": file.sha256, "size": file.size})
+        if target == path:
+            _write_note(file, cache)
         progress.say(f"{record.name}: {name}, {megabytes(file.size)}.")
         return file
     raise DownloadError(f"{record.name} has no address.")
@@ -298,11 +358,3 @@ def _read_note(path: Path) -> dict[str, str] | None:
         raise BrokenFileError(
             f"{path} is not a note of a download ({error}).", next_step="Remove it and try again."
         ) from error
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -6,6 +6,7 @@ eight bytes (uint32), the data, masked CRC-32C of the data (uint32). TensorFlow 
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import struct
@@ -55,6 +56,7 @@ class RecordWriter:
     Attributes:
       count: records written so far.
       size: bytes written so far.
+      digest: SHA-256 over them.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -62,11 +64,13 @@ class RecordWriter:
         self._file = file
         self.count = 0
         self.size = 0
+        self.digest = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
         """Appends one record."""
         framed = frame(data)
         self._file.write(framed)
+        self.digest.update(framed)
         self.count += 1
         self.size += len(framed)
 

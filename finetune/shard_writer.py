@@ -9,7 +9,7 @@ from pathlib import Path
 
 from checkpoints.errors import DataError
 from finetune.cleaning import Cleaned
-from finetune.dataset import shard_name
+from finetune.dataset import Shard, shard_name
 from finetune.records import FeatureValue, RecordWriter, make_example
 from finetune.sources import Box, Source, SourceItem, read_item
 
@@ -45,7 +45,7 @@ def write_shard(
     spool: Path,
     label_of: Mapping[int, int],
     classes: Sequence[str],
-) -> None:
+) -> Shard:
     """Writes one shard.
 
     Args:
@@ -76,6 +76,7 @@ def write_shard(
             if item.labels:
                 features["image/class/labels"] = [label_of[each] for each in item.labels]
             writer.write(make_example(features | _box_features(item.boxes)))
+    return Shard(path, writer.count, writer.digest.hexdigest())
 
 
 def _box_features(boxes: Sequence[Box]) -> dict[str, FeatureValue]:

@@ -61,6 +61,9 @@ def _renderables(result: CheckResult) -> list[Table | str]:
     )
     notes = Counter(note.detail for note in result.notes if note.kind == "changed")
     lines = [f"  put right by data build: {count} x {detail}" for detail, count in notes.items()]
+    repeats = sum(note.kind == "repeated" for note in result.notes)
+    if repeats:
+        lines.append(f"  the same picture again in one class and split: {repeats} x")
     if not result.problems:
         return [f"{looked}, no problems.", *lines]
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -297,3 +297,23 @@ def test_what_training_could_not_read_is_a_problem(tmp_path, features, kind, det
     (problem,) = check(tmp_path).problems
     assert (problem.kind, problem.detail) == (kind, detail)
     assert problem.path.startswith(f"{path}: record 1 (offset ")
+
+
+def test_an_exchanged_shard_is_noticed(tmp_path):
+    build(write_folders(tmp_path / "pets"), tmp_path / "out", val=0, shards=3)
+    first, second, _ = sorted((tmp_path / "out").glob("*.tfrecord"))
+    assert check(tmp_path / "out").problems == []
+    first.write_bytes(second.read_bytes())
+    found = kinds(check(tmp_path / "out"), tmp_path / "out")
+    assert found.count(("changed-shard", first.name)) == 1
+    assert [kind for kind, _ in found if kind != "changed-shard"] == ["repeated-record"] * 4
+    assert f"{second.name}: record 0 (offset 0)" in found[-4][1]
+
+
+def test_one_picture_twice_in_a_class_is_a_note(tmp_path):
+    root = write_folders(tmp_path / "pets")
+    (root / "a/copy.jpg").write_bytes((root / "a/0.jpg").read_bytes())
+    build(root, tmp_path / "out", val=0)
+    result = check(tmp_path / "out")
+    assert result.problems == []
+    assert [note.kind for note in result.notes] == ["repeated"]

@@ -129,7 +129,7 @@ def test_a_file_put_there_by_hand_that_cannot_be_used_is_left_there(get, tmp_pat
     folder = tmp_path / "cache/data/flowers"
     folder.mkdir(parents=True)
     (folder / "flower_photos.tgz").write_bytes(b"a web page")
-    with pytest.raises(DownloadError, match=f"what lies in {folder} cannot be used"):
+    with pytest.raises(DownloadError, match=f"what is in {folder}/flower_photos.tgz cannot be used"):
         get()
     assert (folder / "flower_photos.tgz").read_bytes() == b"a web page"
 
@@ -188,8 +188,51 @@ def test_mnist_that_is_broken(http_server, get, tmp_path):
     ]
     with pytest.raises(DownloadError, match="is cut") as caught:
         get("mnist", url=http_server.url("/mnist"))
-    assert f"{tmp_path}/out/train-images-idx3-ubyte.gz is cut" in caught.value.message
+    path = tmp_path / "cache/data/mnist/train-images-idx3-ubyte.gz"
+    url = http_server.url("/mnist/train-images-idx3-ubyte.gz")
+    assert caught.value.message.startswith(
+        f"mnist: what came from {url} cannot be used: {path} is cut"
+    )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_web_page_in_place_of_a_file_of_mnist(http_server, get):
+    for name, data in MNIST.items():
+        http_server.files[f"/mnist/{name}"] = data
+    http_server.files["/mnist/train-labels-idx1-ubyte.gz"] = b"<html>login</html>"
+    with pytest.raises(DownloadError, match="is cut or damaged") as caught:
+        get("mnist", url=http_server.url("/mnist"))
+    assert http_server.url("/mnist/train-labels-idx1-ubyte.gz") in caught.value.message
+    assert caught.value.received == "a web page (HTML), as of a login"
+
+
+def test_a_file_in_the_cache_that_has_changed(http_server, get, tmp_path):
+    data = http_server.add_archive(ARCHIVE, FLOWERS)
+    get(url=http_server.url(ARCHIVE))
+    path = tmp_path / "cache/data/flowers/flower_photos.tgz"
+    path.write_bytes(data[:100])
+    with pytest.raises(DownloadError, match="it has changed since") as caught:
+        get(out=tmp_path / "again", url=http_server.url(ARCHIVE))
+    assert f"SHA-256 {hashlib.sha256(data).hexdigest()}, {len(data)} bytes" in caught.value.expected
+    assert caught.value.next_step.startswith("Fetch it again with --overwrite")
+    got = get(out=tmp_path / "again", url=http_server.url(ARCHIVE), overwrite=True)
+    assert got.files[0].path == path
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("body", [b"<html>login</html>", None])
+def test_what_is_in_the_cache_outlives_a_fetch_that_failed(http_server, get, tmp_path, body):
+    data = http_server.add_archive(ARCHIVE, FLOWERS)
+    get(url=http_server.url(ARCHIVE))
+    path = tmp_path / "cache/data/flowers/flower_photos.tgz"
+    path.with_name(path.name + ".json").unlink()
+    http_server.add_archive(ARCHIVE, {"other/readme.txt": b"x"})
+    if body is not None:
+        http_server.files[ARCHIVE] = body
+    with pytest.raises(DownloadError):
+        get(url=http_server.url(ARCHIVE), overwrite=True)
+    assert path.read_bytes() == data
+    assert len(files_in(tmp_path / "out")) == 9
 
 
 def test_nothing_there(http_server, get, tmp_path):
