@@ -46,6 +46,8 @@ class Metadata:
       outputs: role (probabilities, logits, bottleneck) -> tensor.
       net: name of the net.
       step: the training step of the weights; None where it is not known.
+      multi_label: whether a picture may have several classes: each probability is a class's own,
+        a sigmoid, and they do not add up to 1.
       created_by: the program that wrote it.
       format_version: of this description.
     """
@@ -58,13 +60,16 @@ class Metadata:
     outputs: Mapping[str, str] = field(default_factory=dict)
     net: str | None = None
     step: int | None = None
+    multi_label: bool = False
     created_by: str = field(default_factory=_created_by)
     format_version: int = FORMAT_VERSION
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON object, its keys in the order of the attributes."""
+        """The JSON object, its keys in the order of the attributes; multi_label where it is true."""
         value = asdict(self)
         value["classes"] = list(self.classes)
+        if not self.multi_label:
+            del value["multi_label"]
         return {"format_version": value.pop("format_version"), **value}
 
     def to_text(self) -> str:
@@ -132,6 +137,7 @@ def metadata_from_json(value: Any, where: str) -> Metadata:
         "outputs": (_is_text_map, "an object of tensor names"),
         "net": (_is_text_or_null, "a text"),
         "step": (_is_whole_or_null, "a whole number"),
+        "multi_label": (_is_flag, "true or false"),
         "created_by": (_is_text, "a text"),
     }
     problems = [
@@ -201,6 +207,10 @@ def _is_whole_or_null(value: Any) -> bool:
 
 def _is_count_or_null(value: Any) -> bool:
     return value is None or _is_count(value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_text(value: Any) -> bool:

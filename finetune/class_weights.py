@@ -8,7 +8,7 @@ from pathlib import Path
 
 from checkpoints.errors import DataError, NotFoundError, listed
 from finetune.dataset import Dataset
-from finetune.record_index import read_index
+from finetune.record_index import labels_to_learn, read_index
 
 BALANCED = "balanced"
 
@@ -45,8 +45,10 @@ def balanced_weights(counts: Sequence[int]) -> tuple[float, ...]:
 
 
 def _training_counts(dataset: Dataset) -> list[int]:
-    labels = read_index(dataset.split("train")).labels
-    return [int((labels == label).sum()) for label in range(len(dataset.classes))]
+    shown = labels_to_learn(dataset, read_index(dataset.split("train")))
+    if dataset.multi_label:
+        return [int(count) for count in shown.sum(axis=0)]
+    return [int((shown == label).sum()) for label in range(len(dataset.classes))]
 
 
 def _read(file: Path, classes: Sequence[str]) -> tuple[float, ...]:

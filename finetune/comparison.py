@@ -183,7 +183,7 @@ def _score(
         form=form,
         bytes=sum(file.stat().st_size for file in _files(path)),
         accuracy=found.accuracy,
-        agreement=float((ours.argmax(axis=1) == theirs.argmax(axis=1)).mean()),
+        agreement=itself.agreement(found),
         max_difference=float(np.abs(ours - theirs).max()),
         ms=1000 * min(seconds) / len(pictures),
     )

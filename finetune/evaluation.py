@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkpoints.errors import DataError, UnsupportedError, UsageError, listed
 from checkpoints.progress import SILENT, Progress
@@ -17,7 +18,9 @@ from finetune.dataset import Dataset, check_labels, is_dataset_directory
 from finetune.foreign_graph import Description
 from finetune.input_pipeline import evaluation_dataset
 from finetune.model import GRAPH_SUFFIXES, OTHER_SUFFIXES, SAVED_MODEL, Model, open_model
+from finetune.multi_label import MultiLabelEvaluation
 from finetune.pipeline_errors import data_errors
+from finetune.record_index import read_index
 from finetune.run import Run
 from finetune.scores import BATCH, Evaluation
 from finetune.sources import idx
@@ -99,6 +102,7 @@ def _score(
     places = class_places(model, dataset)
     names: list[str] = []
     labels, probabilities = [], []
+    several = model.metadata.multi_label
     with (
         model.runner(trust) as runner,
         progress.task(f"Evaluating {split}", count, "pictures") as task,
@@ -116,14 +120,27 @@ def _score(
                 labels.append(batch_labels)
                 names += [name.decode("utf-8", "replace") for name in batch_names]
                 task.advance(len(batch_labels))
-    return Evaluation(
+    answered = np.concatenate(probabilities)
+    return (MultiLabelEvaluation if several else Evaluation)(
         classes=model.classes or (BACKGROUND,) * model.metadata.label_offset + dataset.classes,
         names=tuple(names),
-        labels=places[np.concatenate(labels)],
-        probabilities=np.concatenate(probabilities),
+        labels=_indicators(dataset, split, places, answered.shape)
+        if several
+        else places[np.concatenate(labels)],
+        probabilities=answered,
         split=split,
         step=model.metadata.step,
     )
+
+
+def _indicators(
+    dataset: Dataset, split: str, places: NDArray[np.int64], shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Which classes of the model the first pictures of a split show: 0 or 1, of this shape."""
+    found = np.zeros(shape, np.int64)
+    shown = read_index(dataset.split(split)).indicators(len(dataset.classes))
+    found[:, places] = shown[: shape[0]]
+    return found
 
 
 def _find_lag(
@@ -188,7 +205,7 @@ def open_data(data: str | Path, progress: Progress, model: object = None) -> Dat
     return find_pictures(data, run, progress=progress)
 
 
-def class_places(model: Model, dataset: Dataset) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def class_places(model: Model, dataset: Dataset) -> NDArray[np.int64]:
     """Label of the data -> class of the model, int64 [classes of the data].
 
     Raises:

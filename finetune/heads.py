@@ -29,10 +29,13 @@ class Head:
     Attributes:
       hidden: width of each, from the bottleneck on; empty: a linear head.
       activation: relu or leaky-relu.
+      multi_label: whether each class is answered for itself: the probabilities of the inference
+        graph are then a sigmoid, not a softmax.
     """
 
     hidden: tuple[int, ...] = ()
     activation: str = "relu"
+    multi_label: bool = False
 
 
 LINEAR = Head()

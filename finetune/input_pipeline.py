@@ -24,7 +24,7 @@ from finetune.dataset import Dataset
 from finetune.pipeline_errors import telling
 from finetune.pixels.decode import WHOLE_PICTURE
 from finetune.preprocessing import Preprocessing
-from finetune.record_index import RecordIndex, read_index
+from finetune.record_index import RecordIndex, labels_to_learn, read_index
 from finetune.records import FOOTER
 
 _CHUNK = 32
@@ -62,14 +62,16 @@ def training_dataset(
 
     Returns:
       A tf.data.Dataset of (images [batch_size, size, size, 3] float32 RGB in the
-      preprocessing's value range, labels [batch_size] int64).
+      preprocessing's value range, labels [batch_size] int64; where pictures may have several
+      classes, 0 or 1 for each, [batch_size, classes] int64).
 
     Raises:
       NotFoundError: the split has no pictures.
       DataError: a shard is damaged.
     """
     tf = load_tensorflow()
-    reader = PictureReader(read_index(dataset.split(split)), seed)
+    index = read_index(dataset.split(split))
+    reader = PictureReader(index, seed, labels_to_learn(dataset, index))
     chunk = min(batch_size, _CHUNK)
 
     # Nothing in here needs AutoGraph, which would read through every module it calls.
@@ -80,7 +82,7 @@ def training_dataset(
             [start],
             [tf.string, tf.int64, tf.int64, tf.float32],
         )
-        shapes = ([None], [None], [None, 2], [None, None, 4])
+        shapes = ([None], [None, *reader.labels.shape[1:]], [None, 2], [None, None, 4])
         return tuple(map(tf.ensure_shape, found, shapes))
 
     @tf.autograph.experimental.do_not_convert
@@ -101,6 +103,7 @@ def views_dataset(
     *,
     start: int = 0,
     end: int | None = None,
+    label_shape: tuple[int, ...] = (),
     threads: int | None = None,
 ) -> Any:
     """Batches of views that a function picks by their number.
@@ -114,11 +117,12 @@ def views_dataset(
       augment: "full", "fast" or "none": how views other than 0 are distorted.
       start: number of the first view.
       end: where the numbers end; None: nowhere.
+      label_shape: of one label: [classes] where pictures may have several.
       threads: that decode at the same time; None: as many as there are cores.
 
     Returns:
       A tf.data.Dataset of (images [<= batch_size, size, size, 3] float32 RGB in the
-      preprocessing's value range, labels [<= batch_size] int64).
+      preprocessing's value range, labels [<= batch_size, *label_shape] int64).
     """
     tf = load_tensorflow()
     chunk = min(batch_size, _CHUNK)
@@ -131,7 +135,7 @@ def views_dataset(
             [first],
             [tf.string, tf.int64, tf.int64, tf.int64, tf.float32],
         )
-        shapes = ([None], [None], [None, 2], [None], [None, None, 4])
+        shapes = ([None], [None, *label_shape], [None, 2], [None], [None, None, 4])
         return tuple(map(tf.ensure_shape, found, shapes))
 
     @tf.autograph.experimental.do_not_convert
@@ -249,10 +253,14 @@ class PictureReader:
 
     Attributes:
       index: where each record of the split lies.
+      labels: int64 [count], or [count, classes] where pictures may have several.
     """
 
-    def __init__(self, index: RecordIndex, seed: int) -> None:
+    def __init__(
+        self, index: RecordIndex, seed: int, labels: npt.NDArray[np.int64] | None = None
+    ) -> None:
         self.index = index
+        self.labels = index.labels if labels is None else labels
         self._seed = seed
         self._orders: dict[int, npt.NDArray[np.int64]] = {}
 
@@ -263,7 +271,7 @@ class PictureReader:
         keys[:, 0] = self._seed
         # Even, so that each record has a second key of its own.
         keys[:, 1] = (epochs << 33) | (rows << 1)
-        return self.pictures(rows), self.index.labels[rows], keys, self.boxes(rows)
+        return self.pictures(rows), self.labels[rows], keys, self.boxes(rows)
 
     def boxes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """The boxes of records, [count, n, 4] float32: ymin, xmin, ymax, xmax in fractions.
@@ -292,7 +300,7 @@ class PictureReader:
         """Pictures, labels and names of the records from `start` on."""
         rows = np.arange(start, min(start + count, len(self.index)))
         names = np.array([self.name(int(row)) for row in rows], object)
-        return self.pictures(rows), self.index.labels[rows], names
+        return self.pictures(rows), self.labels[rows], names
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
         if epoch not in self._orders:

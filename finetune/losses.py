@@ -23,7 +23,8 @@ class Target:
     """What the logits are compared with.
 
     Attributes:
-      labels: int64 [batch].
+      labels: int64 [batch]; or where pictures may have several classes, 0 or 1 for each,
+        int64 [batch, classes].
       classes: length of the logits.
       class_weights: a factor a class, in the order of labels; empty: all count alike.
     """
@@ -31,6 +32,11 @@ class Target:
     labels: Any
     classes: int
     class_weights: tuple[float, ...] = ()
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether each class is learned for itself."""
+        return bool(self.labels.shape.rank == 2)
 
 
 def total_loss(
@@ -92,17 +98,25 @@ def count_once(terms: Sequence[Any]) -> list[Any]:
 def cross_entropy(logits: Any, target: Target, label_smoothing: float = 0.0) -> Any:
     """Mean over the batch of the softmax cross entropy: a float32 scalar.
 
+    Where pictures may have several classes, of the sum over all classes of the sigmoid cross
+    entropy: the gradient of a logit is then as large as that of the softmax, probability less
+    label, and the same learning rates fit.
+
     It is computed from logits, so that no logarithm of zero is ever taken.
 
     Args:
       logits: float32 [batch, classes].
-      target: labels, and class weights by which each picture's loss is multiplied.
-      label_smoothing: share of the label that is spread over all classes.
+      target: labels, and class weights by which each picture's loss is multiplied; of several
+        classes each term is, by its own class's.
+      label_smoothing: share of the label that is spread over all classes; of several classes the
+        share of each that becomes one half.
 
     Source:
       "Rethinking the Inception Architecture for Computer Vision", section 7 (smoothing).
     """
     tf = load_tensorflow()
+    if target.is_multi_label:
+        return _sigmoid_cross_entropy(logits, target, label_smoothing)
     expected = tf.one_hot(target.labels, target.classes)
     if label_smoothing:
         expected = expected * (1.0 - label_smoothing) + label_smoothing / float(target.classes)
@@ -110,6 +124,17 @@ def cross_entropy(logits: Any, target: Target, label_smoothing: float = 0.0) -> 
     if target.class_weights:
         losses *= tf.gather(tf.constant(target.class_weights, tf.float32), target.labels)
     return tf.reduce_mean(losses)
+
+
+def _sigmoid_cross_entropy(logits: Any, target: Target, label_smoothing: float) -> Any:
+    tf = load_tensorflow()
+    expected = tf.cast(target.labels, tf.float32)
+    if label_smoothing:
+        expected = expected * (1.0 - label_smoothing) + 0.5 * label_smoothing
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=expected, logits=logits)
+    if target.class_weights:
+        losses *= tf.constant(target.class_weights, tf.float32)
+    return tf.reduce_mean(tf.reduce_sum(losses, axis=1))
 
 
 def _head_loss(logits: Any, target: Target, config: TrainConfig) -> Any:

@@ -114,6 +114,9 @@ class Model:
             )
         if "probabilities" in self.metadata.outputs:
             return answers
+        if self.metadata.multi_label:
+            # 1 / (1 + exp(-x)), without a large exponential.
+            return np.asarray(0.5 * (1.0 + np.tanh(0.5 * answers)))
         exponentials = np.exp(answers - answers.max(axis=1, keepdims=True))
         return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 

@@ -20,6 +20,7 @@ from finetune.arrays import array_batches
 from finetune.evaluation import is_model
 from finetune.foreign_graph import Description
 from finetune.model import Model, open_model
+from finetune.multi_label import THRESHOLD
 from finetune.picture_formats import PICTURE_SUFFIXES, PictureError
 from finetune.pictures import clean
 from finetune.preprocessing import Preprocessing
@@ -35,14 +36,18 @@ class Prediction:
     Attributes:
       path: the file; for one of several pictures in an array, with its number: `x.npy[3]`.
       classes: [{label, probability}], best first.
+      threshold: from which probability on a class counts as said, where a picture may have
+        several; else None.
     """
 
     path: str
     classes: list[dict[str, Any]]
+    threshold: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """What `predict --json` prints."""
-        return {"path": self.path, "classes": self.classes}
+        value = {"path": self.path, "classes": self.classes}
+        return value if self.threshold is None else {**value, "threshold": self.threshold}
 
 
 def predict(
@@ -82,6 +87,7 @@ def predict(
         else open_model(model, net=net, description=description, progress=progress)
     )
     files = list(picture_files(paths))
+    threshold = THRESHOLD if opened.metadata.multi_label else None
     predictions: list[Prediction] = []
     with (
         opened.runner(trust) as runner,
@@ -91,7 +97,7 @@ def predict(
             probabilities = opened.probabilities(runner.run(images)[0])
             classes = opened.classes or tuple(map(str, range(probabilities.shape[1])))
             predictions += [
-                Prediction(name, top_classes(row, classes, top))
+                Prediction(name, top_classes(row, classes, top), threshold)
                 for name, row in zip(names, probabilities, strict=True)
             ]
             task.advance(advanced)

@@ -82,6 +82,11 @@ class Evaluation:
         order = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :TOP]
         return float((order == self.labels[:, None]).any(axis=1).mean())
 
+    def agreement(self, other: Evaluation) -> float:
+        """Share of pictures of which both say the same."""
+        same = (self.predicted == other.predicted).reshape(self.count, -1)
+        return float(same.all(axis=1).mean())
+
     def confusion(self) -> NDArray[np.int64]:
         """int64 [classes, classes]: row true, column predicted."""
         size = len(self.classes)

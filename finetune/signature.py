@@ -22,6 +22,7 @@ def net_metadata(
     preprocessing: Preprocessing,
     label_offset: int = 0,
     step: int | None = None,
+    multi_label: bool = False,
 ) -> Metadata:
     """What travels with a net: class names, preprocessing, names of its tensors."""
     return Metadata(
@@ -37,6 +38,7 @@ def net_metadata(
         },
         net=net,
         step=step,
+        multi_label=multi_label,
     )
 
 
@@ -56,7 +58,13 @@ def write_inference_graph(
 ) -> None:
     """Writes inference_graph.pb and signature.json: all that converting a run needs of its net."""
     graph = inference_graph(weights.net, len(dataset.classes), preprocessing.image_size, head)
-    metadata = net_metadata(graph, weights.net.name, dataset.classes, preprocessing)
+    metadata = net_metadata(
+        graph,
+        weights.net.name,
+        dataset.classes,
+        preprocessing,
+        multi_label=head.multi_label,
+    )
     with atomic_file(run.graph_file) as file:
         file.write(with_metadata(graph, metadata).SerializeToString(deterministic=True))
     write_json(run.signature_file, _signature(metadata))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from checkpoints.errors import RunError
@@ -157,6 +158,9 @@ class Trainer:
 
     def _start_head(self, session: Any, step_graph: TrainingGraph, batches: StepBatches) -> None:
         """Starts a linear head better than at random, and its moving average with it."""
+        if self.dataset.multi_label:
+            # The scale of such a start is fitted to one class a picture.
+            return
         started = start_head(session, batches, self.bound, self.config, self.progress)
         if started and step_graph.average is not None:
             step_graph.average.begin(session)
@@ -207,7 +211,11 @@ class Trainer:
         run.write_config(self.config, self.steps, self.dataset.content_hash)
         write_text(run.labels_file, "".join(f"{name}\n" for name in self.dataset.classes))
         write_inference_graph(
-            run, self.weights, self.dataset, self.preprocessing, head_of(self.config)
+            run,
+            self.weights,
+            self.dataset,
+            self.preprocessing,
+            replace(head_of(self.config), multi_label=self.dataset.multi_label),
         )
 
     def _loop(

@@ -10,6 +10,7 @@ from checkpoints.progress import SILENT, Progress
 from finetune.checkpointing import clear_leftovers
 from finetune.config import TrainConfig
 from finetune.dataset import check_labels
+from finetune.multi_label import refuse_options
 from finetune.report import write_report
 from finetune.result import RunResult
 from finetune.run import Run, read_json
@@ -30,6 +31,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
         there; or the disk is full.
       PlanError: net and checkpoint do not fit, or a scope matches nothing.
       DataError: labels and classes do not fit, or there is nothing to train on.
+      UsageError: an option needs one class a picture, and pictures have several.
     """
     run = Run(Path(config.run))
     if config.resume and not run.exists():
@@ -90,6 +92,7 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
             next_step="Add pictures of other classes.",
         )
     check_labels(dataset)
+    refuse_options(config, dataset)
     if config.resume and run.content_hash() not in ("", dataset.content_hash):
         progress.say(
             f"Warning: {config.data} holds other pictures than the run was begun with; it goes on "

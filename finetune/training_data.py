@@ -88,8 +88,8 @@ def _told(dataset: Dataset, progress: Progress) -> Dataset:
         )
     if dataset.multi_label:
         progress.say(
-            f"{dataset.path}: pictures may have several classes; where one is wanted, it is the "
-            "first that was named."
+            f"{dataset.path}: pictures may have several classes, and each class is learned for "
+            "itself; where one is wanted, it is the first that was named."
         )
     return dataset
 

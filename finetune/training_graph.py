@@ -96,7 +96,11 @@ def build_training_step(
     step = v1.train.get_or_create_global_step()
     loss = total_loss(built, target, phase.trainable, variables, config)
     learning_rate = phase.schedule.tensor(step - phase.first if phase.first else step)
-    right = tf.equal(tf.argmax(built.logits, 1), target.labels)
+    if target.is_multi_label:
+        # A logit from 0 on is a probability from one half on; a picture is right with all classes.
+        right = tf.reduce_all(tf.equal(built.logits >= 0, target.labels > 0), axis=1)
+    else:
+        right = tf.equal(tf.argmax(built.logits, 1), target.labels)
     accuracy = tf.reduce_mean(tf.cast(right, tf.float32), name="accuracy")
     # Two by two: sums of more begin with whichever is ready, and differ in their last bits.
     summed = tf.AggregationMethod.EXPERIMENTAL_TREE

@@ -28,7 +28,8 @@ class BuiltNet:
     Attributes:
       net: its record.
       logits: float32 [batch, classes].
-      predictions: float32 [batch, classes], the softmax of the logits.
+      predictions: float32 [batch, classes], the softmax of the logits; of a head with several
+        classes a picture the sigmoid.
       bottleneck: float32 [batch, 1, 1, channels], what feeds the main head.
       end_points: the activations by their TF-Slim names.
     """
@@ -93,10 +94,11 @@ def build_net(
     if bottleneck is head_input.last:
         bottleneck = head_input.bottleneck
     tf = load_tensorflow()
+    activation = tf.nn.sigmoid if head.multi_label else tf.nn.softmax
     return BuiltNet(
         net=record,
         logits=logits,
-        predictions=tf.nn.softmax(logits, name="probabilities"),
+        predictions=activation(logits, name="probabilities"),
         bottleneck=bottleneck,
         end_points=end_points,
     )

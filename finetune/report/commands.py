@@ -74,8 +74,8 @@ def commands(facts: Facts, pictures: Sequence[str]) -> list[Command]:
         if not option.is_default:
             train += [option.flag] if option.value == "yes" else [option.flag, option.value]
     evaluate = ["slimtune", "evaluate", _path(run), _path(config.data)]
-    if facts.scores is not None:
-        evaluate += ["--split", facts.scores.split]
+    if facts.evaluated is not None:
+        evaluate += ["--split", facts.evaluated.split]
     convert = ["slimtune", "convert", _path(run), _path(model)]
     predict = ["slimtune", "predict", _path(model), *(map(_path, pictures or ["PICTURE.jpg"]))]
     report = ["slimtune", "report", _path(run), "--model", _path(model)]

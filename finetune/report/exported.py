@@ -30,22 +30,23 @@ def compare_export(
 
     Returns:
       {mode: "pictures", passed, path, pictures, accuracy, top1_agreement, max_abs}; `max_abs` is
-      the largest difference of two probabilities.
+      the largest difference of two probabilities. Where pictures have several classes, the two
+      agree on one if they say all the same of it.
 
     Raises:
       RunError: there are no pictures to run on.
     """
     data = find_data(facts)
-    if data.dataset is None or facts.scores is None:
+    if data.dataset is None or facts.evaluated is None:
         raise RunError(
             f"There is nothing to hold {model} against {facts.run.directory} on.",
             expected="a run that was evaluated, and its dataset",
             received=data.problem or "a run without evaluation",
         )
-    split = facts.scores.split
+    split = facts.evaluated.split
     ours = evaluate(facts.run.directory, data.dataset, split=split, progress=progress)
     theirs = evaluate(model, data.dataset, split=split, trust=trust, progress=progress)
-    agreement = float((ours.predicted == theirs.predicted).mean())
+    agreement = ours.agreement(theirs)
     return {
         "mode": "pictures",
         "passed": agreement >= AGREEMENT,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from checkpoints.errors import RunError
 from finetune.averages_lag import Lag
 from finetune.config import TrainConfig
+from finetune.report.several import SeveralScores, several_scores
 from finetune.run import Run, read_json
 
 
@@ -170,7 +171,8 @@ class Facts:
       plan: None where training has not begun.
       classes: class names from labels.txt; empty where it is absent.
       metrics: the lines of metrics.jsonl that are objects.
-      scores: None where nothing was evaluated.
+      scores: None where nothing was evaluated, or pictures have several classes.
+      several: the figures where they do.
     """
 
     run: Run
@@ -181,6 +183,12 @@ class Facts:
     classes: tuple[str, ...]
     metrics: tuple[Mapping[str, Any], ...]
     scores: Scores | None
+    several: SeveralScores | None = None
+
+    @property
+    def evaluated(self) -> Scores | SeveralScores | None:
+        """The evaluation of either kind."""
+        return self.scores or self.several
 
 
 def read_facts(run: Run) -> Facts:
@@ -193,6 +201,7 @@ def read_facts(run: Run) -> Facts:
     labels = ""
     if run.labels_file.is_file():
         labels = run.labels_file.read_text(encoding="utf-8", errors="replace")
+    scores = read_scores(run.evaluation_file) if run.evaluation_file.is_file() else None
     return Facts(
         run=run,
         config=config,
@@ -201,7 +210,8 @@ def read_facts(run: Run) -> Facts:
         plan=read_plan(run.plan_file) if run.plan_file.is_file() else None,
         classes=tuple(labels.removesuffix("\n").split("\n")) if labels else (),
         metrics=tuple(entry for entry in run.read_metrics() if isinstance(entry, dict)),
-        scores=read_scores(run.evaluation_file) if run.evaluation_file.is_file() else None,
+        scores=scores if isinstance(scores, Scores) else None,
+        several=scores if isinstance(scores, SeveralScores) else None,
     )
 
 
@@ -248,7 +258,7 @@ def _variable(stored: Mapping[str, Any]) -> PlannedVariable:
     )
 
 
-def read_scores(file: Path) -> Scores:
+def read_scores(file: Path) -> Scores | SeveralScores:
     """Reads evaluation.json; what follows from the confusion matrix is not taken from elsewhere.
 
     Raises:
@@ -256,6 +266,8 @@ def read_scores(file: Path) -> Scores:
     """
     stored = read_json(file)
     try:
+        if stored.get("multi_label") is True:
+            return several_scores(stored, _lag(stored.get("averages_lag")))
         classes = tuple(str(name) for name in stored["classes"])
         confusion = np.array(stored["confusion"], np.int64)
         if confusion.shape != (len(classes), len(classes)):

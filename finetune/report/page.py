@@ -27,6 +27,7 @@ from finetune.report.pictures import (
 )
 from finetune.report.proof import prove_frozen
 from finetune.report.reliability import reliability
+from finetune.report.several import SeveralScores
 from finetune.run import Run
 
 MAX_PREDICTIONS = 12
@@ -115,7 +116,10 @@ def _render(facts: Facts, extras: Extras, data: FoundData, progress: Progress) -
         "scopes": [] if facts.plan is None else scope_rows(facts.plan),
         "proof": None if facts.plan is None else prove_frozen(facts.run, facts.plan, progress),
         "scores": scores,
-        "classes": scores.classes if scores else facts.classes,
+        "several": facts.several,
+        "evaluated": facts.evaluated,
+        "better": facts.evaluated and better_checkpoint(facts.run, facts.evaluated),
+        "classes": facts.evaluated.classes if facts.evaluated else facts.classes,
         "trained_on": _count(data, "train"),
         # The name as it was given may be "." or end in "..".
         "run_name": facts.run.directory.resolve().name,
@@ -124,7 +128,9 @@ def _render(facts: Facts, extras: Extras, data: FoundData, progress: Progress) -
         "charts": make_charts(facts.metrics, facts.total_steps, phase_marks(phases)),
         "phases": phase_rows(phases, facts.metrics),
         "verification": extras.model_verification,
-        "comparison": _bars(extras.comparison, scores.accuracy if scores else None),
+        "comparison": _bars(
+            extras.comparison, facts.evaluated.accuracy if facts.evaluated else None
+        ),
         "predictions": [
             (prediction, thumbnail_of_file(str(prediction["path"])))
             for prediction in predictions[:MAX_PREDICTIONS]
@@ -147,7 +153,6 @@ def _render(facts: Facts, extras: Extras, data: FoundData, progress: Progress) -
                 "pairs": worst_pairs(scores),
                 "class_rows": class_rows(scores),
                 "reliability": reliability(scores),
-                "better": better_checkpoint(facts.run, scores),
                 "mistakes": [shown(answer) for answer in mistakes],
                 "right_answers": [shown(answer) for answer in right],
             }
@@ -162,7 +167,7 @@ class Better:
     accuracy: float
 
 
-def better_checkpoint(run: Run, scores: Scores) -> Better | None:
+def better_checkpoint(run: Run, scores: Scores | SeveralScores) -> Better | None:
     """What is in best/, where that is another checkpoint with a higher accuracy on validation."""
     accuracy = run.best_accuracy()
     if accuracy is None or scores.split != "val" or accuracy <= scores.accuracy:

@@ -45,7 +45,8 @@ class StepBatches:
 
     Attributes:
       images: tensor of pictures, float32 [batch, size, size, 3].
-      labels: tensor of their classes, int64 [batch].
+      labels: tensor of their classes, int64 [batch]; where pictures may have several, 0 or 1 for
+        each, int64 [batch, classes].
       cut: the tensor that steps are fed instead of pictures, or None.
       is_bottleneck: whether that is what feeds the main head in evaluation too.
       store: where its values are, or None where the trunk computes them for each step.
@@ -77,9 +78,10 @@ class StepBatches:
         self._first = first
         self._progress = progress
         size, batch = preprocessing.image_size, config.batch_size
+        several = [len(dataset.classes)] if dataset.multi_label else []
         self._iterator = v1.data.Iterator.from_structure(
             (tf.float32, tf.int64),
-            (tf.TensorShape([batch, size, size, 3]), tf.TensorShape([batch])),
+            (tf.TensorShape([batch, size, size, 3]), tf.TensorShape([batch, *several])),
         )
         self.images, self.labels = self._iterator.get_next()
         self.cut: Any = None

@@ -11,6 +11,7 @@ from exporters.names import node_of
 from exporters.runtime import GraphRunner
 from finetune.dataset import Dataset
 from finetune.model import ANSWERS, open_model
+from finetune.multi_label import MultiLabelEvaluation
 from finetune.run import Run
 from finetune.scores import Evaluation
 from finetune.trunk.batches import StepBatches
@@ -54,7 +55,7 @@ def evaluate_on_features(
             model.probabilities(runner.run(features[start : start + BATCH_SIZE])[0])
             for start in range(0, len(features), BATCH_SIZE)
         ]
-    return Evaluation(
+    return (MultiLabelEvaluation if model.metadata.multi_label else Evaluation)(
         classes=model.classes,
         names=views.names(),
         labels=views.labels,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -13,7 +13,7 @@ from checkpoints.progress import SILENT, Progress
 from finetune.dataset import Dataset
 from finetune.input_pipeline import PictureReader, views_dataset
 from finetune.preprocessing import Preprocessing
-from finetune.record_index import read_index
+from finetune.record_index import labels_to_learn, read_index
 from finetune.trunk.store import Key
 
 
@@ -28,7 +28,8 @@ class Views:
       dataset: whose pictures.
       count: pictures.
       views: of each picture.
-      labels: int64 [count].
+      labels: int64 [count]; where pictures may have several classes, 0 or 1 for each,
+        [count, classes].
     """
 
     def __init__(
@@ -57,12 +58,13 @@ class Views:
           DataError: a shard is damaged.
         """
         self.dataset = dataset
-        self._reader = PictureReader(read_index(dataset.split(split)), seed)
+        index = read_index(dataset.split(split))
+        self._reader = PictureReader(index, seed, labels_to_learn(dataset, index))
         self._preprocessing = preprocessing
         self._augment = augment if views > 1 else "none"
         self.views = views
         self.count = len(self._reader.index)
-        self.labels: NDArray[np.int64] = self._reader.index.labels
+        self.labels: NDArray[np.int64] = self._reader.labels
         self._hashes: list[bytes] = []
         with progress.task("Reading pictures", self.count, "pictures") as task:
             for row in range(self.count):
@@ -100,7 +102,7 @@ class Views:
         def pick(first: int, count: int) -> tuple[Any, ...]:
             return self._picked(*self.shown(first, count))
 
-        return views_dataset(pick, self._preprocessing, batch_size, self._augment, start=start)
+        return self._dataset(pick, batch_size, start=start)
 
     def chosen(self, keys: list[Key], batch_size: int) -> Any:
         """Batches of the views that have these keys, each once: a tf.data.Dataset."""
@@ -113,7 +115,17 @@ class Views:
             part = slice(first, first + count)
             return self._picked(rows[part], views[part])
 
-        return views_dataset(pick, self._preprocessing, batch_size, self._augment, end=len(keys))
+        return self._dataset(pick, batch_size, end=len(keys))
+
+    def _dataset(self, pick: Callable[..., tuple[Any, ...]], batch_size: int, **bounds: int) -> Any:
+        return views_dataset(
+            pick,
+            self._preprocessing,
+            batch_size,
+            self._augment,
+            label_shape=self.labels.shape[1:],
+            **bounds,
+        )
 
     def _picked(self, rows: NDArray[np.int64], views: NDArray[np.int64]) -> tuple[Any, ...]:
         keys = np.empty((len(rows), 2), np.int64)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -76,6 +77,9 @@ def command(
 
     Intervals are of 95 % (Wilson). The calibration error compares the confidence of answers with
     their accuracy, in 15 bins. A sure mistake is often a wrong label.
+
+    Where pictures may have several classes, each counts from a probability of one half on, and a
+    picture is right with exactly its classes; average precision stands beside.
     """
     if is_watching:
         _watch(output, model, data, split, net, timeout, interval, batch_statistics, trust)
@@ -154,7 +158,16 @@ def _watch(
 
 def summary(found: Evaluation) -> str:
     """The figures of the whole split, in one line."""
+    from finetune.multi_label import MultiLabelEvaluation
+
     low, high = found.accuracy_interval
+    if isinstance(found, MultiLabelEvaluation):
+        mean = found.mean_average_precision
+        return (
+            f"all classes right {found.accuracy:.1%} ({low:.1%} to {high:.1%})"
+            + ("" if mean is None else f", mean average precision {mean:.1%}")
+            + f", on {found.count} pictures of {found.split}"
+        )
     top5 = "" if found.top5 is None else f", top-5 {found.top5:.1%}"
     return (
         f"accuracy {found.accuracy:.1%} ({low:.1%} to {high:.1%}){top5}, calibration error "
@@ -168,9 +181,13 @@ def class_table(found: Evaluation) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("class", "pictures", "precision", "recall", "95 % interval", "F1"):
+    rows = found.per_class()
+    headings = ["class", "pictures", "precision", "recall", "95 % interval", "F1"]
+    if any("average_precision" in row for row in rows):
+        headings.append("average precision")
+    for heading in headings:
         table.add_column(heading, justify="left" if heading == "class" else "right")
-    for row in found.per_class():
+    for row in rows:
         interval = row["recall_interval"]
         table.add_row(
             # A class may be called "[red]".
@@ -180,6 +197,7 @@ def class_table(found: Evaluation) -> Table:
             _share(row["recall"]),
             "-" if interval is None else f"{interval[0]:.0%} to {interval[1]:.0%}",
             "-" if row["f1"] is None else f"{row['f1']:.3f}",
+            *([_share(row["average_precision"])] if "average_precision" in row else []),
         )
     return table
 
@@ -196,12 +214,16 @@ def _notes(found: Evaluation) -> list[str]:
     if mistakes:
         lines.append("")
         lines.append("Surest mistakes (odd pictures, or wrong labels):")
-        lines += [
-            f"  {wrong['path']}: {wrong['predicted']} {wrong['probability']:.1%}, labelled "
-            f"{wrong['label']}"
-            for wrong in mistakes
-        ]
+        lines += [f"  {wrong['path']}: {_mistake(wrong)}" for wrong in mistakes]
     return [*lines, ""]
+
+
+def _mistake(wrong: Mapping[str, Any]) -> str:
+    """What was said and what the label is; of several classes a picture, of one of them."""
+    if "labelled" not in wrong:
+        return f"{wrong['predicted']} {wrong['probability']:.1%}, labelled {wrong['label']}"
+    label = "labelled so" if wrong["labelled"] else "not labelled so"
+    return f"{wrong['class']} {wrong['probability']:.1%}, {label}"
 
 
 def _share(value: float | None) -> str:

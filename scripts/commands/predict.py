@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from scripts.foreign import describe, foreign_options
 from scripts.output import Output
 from scripts.verb import verb
+
+if TYPE_CHECKING:
+    from finetune.prediction import Prediction
 
 
 @verb(
@@ -45,7 +49,8 @@ def command(
 
     Class names and preprocessing travel inside the model: nothing else is needed. An array is
     the net's input as it is, [height, width, 3] or [count, height, width, 3]; values that do not
-    fit the stored preprocessing get a warning.
+    fit the stored preprocessing get a warning. Where pictures may have several classes, each
+    probability stands for itself, and those below one half are listed as such.
     """
     from checkpoints.files import refuse_existing
     from finetune.prediction import predict, write_csv
@@ -68,11 +73,22 @@ def command(
         output.say(f"Wrote {csv_file}.")
     lines = []
     for prediction in predictions:
-        answers = (f"{c['label']} {c['probability']:.1%}" for c in prediction.classes)
-        lines.append(f"{prediction.path}: {', '.join(answers)}")
+        lines.append(f"{prediction.path}: {_answers(prediction)}")
     output.result(
         {"model": model, "predictions": [p.as_json() for p in predictions]}, "\n".join(lines)
     )
+
+
+def _answers(prediction: Prediction) -> str:
+    """The classes with their probabilities; of several a picture, those below the threshold last."""
+    threshold = prediction.threshold or 0.0
+    said: list[str] = []
+    others: list[str] = []
+    for one in prediction.classes:
+        text = f"{one['label']} {one['probability']:.1%}"
+        (said if one["probability"] >= threshold else others).append(text)
+    below = [f"below {threshold:.0%}: {', '.join(others)}"] if others else []
+    return "; ".join([*([", ".join(said)] if said else []), *below])
 
 
 def _with_listed(files: tuple[str, ...]) -> tuple[str, ...]:

@@ -58,10 +58,21 @@ def build_tiny_net(
 @pytest.fixture
 def tiny_net(monkeypatch):
     """The net `tiny`, registered for one test."""
+    return register_tiny_net(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def lasting_tiny_net():
+    """The net `tiny`, registered for the tests of a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield register_tiny_net(patch)
+
+
+def register_tiny_net(patch):
     module = types.ModuleType("slimtune_tiny_net")
     module.build = build_tiny_net
-    monkeypatch.setitem(sys.modules, "slimtune_tiny_net", module)
-    monkeypatch.setitem(NETS, "tiny", TINY)
+    patch.setitem(sys.modules, "slimtune_tiny_net", module)
+    patch.setitem(NETS, "tiny", TINY)
     return TINY
 
 
