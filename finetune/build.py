@@ -163,7 +163,7 @@ def build(
       DataError: a broken picture under "fail", no usable picture, or levels that do not fit.
     """
     started = time.monotonic()
-    _check_options(val, test, shards, processes, max_side, depth)
+    _check_options(val, test, on_error, shards, processes, max_side, depth)
     out = Path(out)
     _check_output(Path(pictures), out, overwrite)
     source = find_source(
@@ -260,16 +260,24 @@ def _write(
 def _check_options(
     val: float,
     test: float,
+    on_error: str,
     shards: int | None,
     processes: int | None,
     max_side: int | None,
     depth: int,
 ) -> None:
-    if not (0 <= val < 1 and 0 <= test < 1 and val + test < 1):
+    if on_error not in ("skip", "fail"):
+        raise UsageError(
+            "--on-error is neither skip nor fail.", expected="skip or fail", received=repr(on_error)
+        )
+    shares = (val, test)
+    if not all(isinstance(share, (int, float)) for share in shares) or not (
+        0 <= val < 1 and 0 <= test < 1 and val + test < 1
+    ):
         raise UsageError(
             "The shares of validation and test pictures leave nothing to train on.",
             expected="--val and --test from 0, together below 1",
-            received=f"--val {val} --test {test}",
+            received=f"--val {val!r} --test {test!r}",
         )
     for option, value in (
         ("--shards", shards),
@@ -277,8 +285,12 @@ def _check_options(
         ("--max-side", max_side),
         ("--depth", depth),
     ):
-        if value is not None and value < 1:
-            raise UsageError(f"{option} is below 1.", expected="1 or more", received=value)
+        if value is None and option != "--depth":
+            continue
+        if not isinstance(value, int) or value < 1:
+            raise UsageError(
+                f"{option} is no whole number from 1.", expected="1 or more", received=repr(value)
+            )
 
 
 def _check_output(pictures: Path, out: Path, overwrite: bool) -> None:
@@ -288,6 +300,11 @@ def _check_output(pictures: Path, out: Path, overwrite: bool) -> None:
         raise UsageError(
             f"{out} holds the pictures and would be replaced.",
             next_step="Name another output directory.",
+        )
+    if pictures.is_dir() and out.resolve().is_relative_to(pictures.resolve()):
+        raise UsageError(
+            f"{out} lies inside {pictures}: the next build would take it for pictures.",
+            next_step="Name an output directory beside it.",
         )
     if out.is_dir() and any(out.iterdir()) and not is_dataset_directory(out):
         raise OutputExistsError(

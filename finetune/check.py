@@ -65,6 +65,10 @@ def _check_pictures(
     paths = [item.path for item in source.items] if source else list_pictures(root)
     reader = source.reader if source else "files"
     result.num_pictures = len(paths)
+    result.problems.extend(
+        Problem(rejected.kind, str(root / rejected.path), rejected.detail)
+        for rejected in (source.rejected if source else ())
+    )
     cleaned = CleanedPictures()
     with progress.task("Checking pictures", len(paths), "pictures") as task:
         for answer in clean_all(root, paths, None, processes, None, reader):

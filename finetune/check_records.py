@@ -15,6 +15,7 @@ from checkpoints.errors import DataError, NotFoundError
 from checkpoints.progress import Progress
 from finetune.dataset import DATASET_FILE, read_dataset
 from finetune.findings import FEW, CheckResult, Problem, in_one_line, sort_change
+from finetune.labels import LABELS_FILE, check_labels_file
 from finetune.picture_formats import PictureError, is_decoded_by_tensorflow
 from finetune.pictures import clean_bytes
 from finetune.records import (
@@ -130,6 +131,12 @@ def check_dataset(path: Path, progress: Progress) -> CheckResult:
         if not shards:
             return check_record_files(path, [path], progress)
     result.classes = dataset.classes
+    if dataset.counts and not alone:
+        try:
+            check_labels_file(dataset.path, dataset.classes)
+        except DataError as error:
+            detail = f"{in_one_line(error)} Expected: {error.expected}; received: {error.received}"
+            result.problems.append(Problem("labels-file", str(dataset.path / LABELS_FILE), detail))
     if dataset.label_offset:
         detail = f"labels count from {dataset.label_offset}, as the records' class names say"
         result.notes.append(Problem("label-offset", str(path), detail))

@@ -1,6 +1,6 @@
 """The words of `slimtune data` from Python, and a dataset as a plain tf.data.Dataset.
 
-`build`, `check`, `download` and `show` do what the commands of these names do; `read_idx` and
+`build`, `check`, `download`, `sample` and `show` do what the commands of these names do; `read_idx` and
 `read_numeric_csv` give arrays, `shuffled_batches` makes batches of a table's rows.
 """
 
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from checkpoints.errors import UsageError
+from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow
 from finetune.build import build
 from finetune.check import check
@@ -24,6 +26,9 @@ from finetune.public_data import download_data as download
 from finetune.sheet import draw_sheet as show
 from finetune.sources.idx import read_idx
 
+if TYPE_CHECKING:
+    from finetune.sample import Drawn
+
 __all__ = [
     "build",
     "check",
@@ -32,6 +37,7 @@ __all__ = [
     "naming_errors",
     "read_idx",
     "read_numeric_csv",
+    "sample",
     "show",
     "shuffled_batches",
 ]
@@ -91,3 +97,43 @@ def naming_errors(directory: str | Path) -> AbstractContextManager[None]:
         offset.
     """
     return data_errors(read_dataset(Path(directory)))
+
+
+def sample(
+    what: str,
+    out: str | Path,
+    *,
+    per_class: int | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Drawn:
+    """Draws pictures, the same for the same seed.
+
+    Args:
+      what: flowers (class folders of JPEGs) or digits (MNIST's four IDX files).
+      out: the directory to make.
+      per_class: pictures of each class; None: 120 flowers, 600 digits.
+      seed: of all that is drawn at random.
+      overwrite: replace `out`.
+      progress: where it tells how far it is.
+
+    Raises:
+      UsageError: there is no such sample, or a number is out of range.
+      OutputExistsError: `out` is there and may not be replaced.
+    """
+    from finetune.sample import write_digits, write_flowers
+
+    write = {"flowers": write_flowers, "digits": write_digits}.get(what)
+    if write is None:
+        raise UsageError(f"There is no sample {what!r}.", expected="flowers or digits")
+    for name, value, lowest in (("per_class", per_class, 1), ("seed", seed, 0)):
+        if value is not None and not (isinstance(value, int) and value >= lowest):
+            raise UsageError(
+                f"{name} is no whole number from {lowest}.",
+                expected=f"{lowest} or more",
+                received=repr(value),
+            )
+    count = {} if per_class is None else {"per_class": per_class}
+    drawn: Drawn = write(Path(out), seed=seed, overwrite=overwrite, progress=progress, **count)
+    return drawn

@@ -17,7 +17,7 @@ from typing import Any
 
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, NotFoundError, UnsupportedError, listed, near_names
-from finetune.labels import LABELS_FILE, label_texts, name_classes, text_offsets
+from finetune.labels import LABELS_FILE, check_labels_file, label_texts, name_classes, text_offsets
 from finetune.records import count_records
 
 DATASET_FILE = "dataset.json"
@@ -348,13 +348,15 @@ def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
       Split name -> pictures of each class, in the order of `dataset.classes`.
 
     Raises:
-      DataError: a label is out of range, or is another class's by the name in its record; says
-        so where the labels run from 1 to n.
+      DataError: a label is out of range, or is another class's by the name in its record (says
+        so where the labels run from 1 to n), or labels.txt contradicts dataset.json.
     """
     import numpy as np
 
     from finetune.record_index import read_index
 
+    if dataset.counts:
+        check_labels_file(dataset.path, dataset.classes)
     num_classes = len(dataset.classes)
     counts: dict[str, tuple[int, ...]] = {}
     problems: list[str] = []

@@ -23,7 +23,7 @@ class Problem(NamedTuple):
       kind: a word to sort by: truncated, empty, not-a-picture, damaged, too-large, unsupported,
         unreadable, trailing-bytes, wrong-suffix, duplicate, layout, empty-class,
         similar-classes, damaged-record, missing-shard, changed-shard, count, repeated-record, missing-feature, label, one-label,
-        class-name, format, size.
+        labels-file, class-name, format, size.
       path: the file, or the folder.
       detail: what is wrong with it.
     """

@@ -8,7 +8,7 @@ count. Labels are never moved on their numbers alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,9 +106,47 @@ def _classes_of_texts(
     )
 
 
-def _ranges(labels: Mapping[int, str]) -> str:
+def _ranges(labels: Iterable[int]) -> str:
     shown = [str(label) for label in sorted(labels)]
     return ", ".join(shown if len(shown) <= 10 else [*shown[:5], "...", shown[-1]])
+
+
+def check_labels_file(directory: Path, classes: Sequence[str]) -> None:
+    """Compares a dataset's labels.txt, which other tools read, with the classes of dataset.json.
+
+    Raises:
+      DataError: it is not there, cannot be read, or names other classes or another order.
+    """
+    path = directory / LABELS_FILE
+    again = "Build the dataset again, or write the class names of dataset.json into it, one a line."
+    try:
+        text = read_label_text(path)
+    except OSError as error:
+        said = "is not there" if isinstance(error, FileNotFoundError) else "cannot be read"
+        raise DataError(
+            f"{path} {said}.",
+            expected=f"the {len(classes)} class names of dataset.json, one a line",
+            received=error.strerror,
+            next_step=again,
+        ) from error
+    lines = tuple(line.rstrip("\r") for line in text.split("\n") if line.strip("\r"))
+    if lines == tuple(classes):
+        return
+    names = parse_labels(text, path)
+    if names == tuple(classes):
+        return
+    if len(names) != len(classes):
+        expected, received = f"{len(classes)} class names", f"{len(names)}"
+    else:
+        number = next(n for n, name in enumerate(names) if name != classes[n])
+        expected = f"{classes[number]!r} as class {number}, as dataset.json and the shards have it"
+        received = repr(names[number])
+    raise DataError(
+        f"{path} contradicts dataset.json.",
+        expected=expected,
+        received=received,
+        next_step=again,
+    )
 
 
 def read_labels_file(path: Path) -> tuple[str, ...]:
@@ -133,10 +171,14 @@ def parse_labels(text: str, path: Path) -> tuple[str, ...]:
     if lines and len(numbered) == len(lines):
         by_number = {int(match[1]): match[2] for match in numbered}
         if sorted(by_number) != list(range(len(lines))):
+            numbers = [int(match[1]) for match in numbered]
+            twice = sorted({number for number in numbers if numbers.count(number) > 1})
             raise DataError(
-                f"{path} numbers its classes {min(by_number)} to {max(by_number)}.",
-                expected=f"0 to {len(lines) - 1}",
-                received=f"{len(lines)} lines",
+                f"{path} gives the number {twice[0]} to several classes."
+                if twice
+                else f"{path} does not number its {len(lines)} classes from 0 without gaps.",
+                expected=f"each number from 0 to {len(lines) - 1} once",
+                received=_ranges(numbers),
                 next_step="Number the classes from 0, as the labels in the shards must be.",
             )
         lines = [by_number[number] for number in range(len(lines))]

@@ -160,6 +160,8 @@ def read_picture_file(path: Path) -> bytes:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read() if size <= MAX_BYTES else b""
+    except FileNotFoundError as err:
+        raise PictureError(str(path), "unreadable", "is not there") from err
     except OSError as err:
         raise PictureError(
             str(path), "unreadable", f"cannot be read ({err.strerror or err})"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.errors import DataError
+from checkpoints.errors import DataError, UsageError
 from checkpoints.files import atomic_file
 from finetune.dataset import is_dataset_directory, read_dataset
 from finetune.fonts import SheetFont
@@ -29,6 +29,7 @@ CELL = 144
 """Height and width of a picture's place, in pixels."""
 
 MAX_CLASSES = 24
+MAX_PER_CLASS = 32
 _GAP = 8
 _LEAD_GAP = 24
 _MARGIN = 20
@@ -104,13 +105,20 @@ def draw_sheet(
       overwrite: replace `out`.
 
     Raises:
+      UsageError: a value is out of range, or `out` lies inside `path`.
       OutputExistsError: `out` is there and may not be replaced.
       DataError: there is no usable picture.
     """
     from checkpoints.files import refuse_existing
 
     path, out = Path(path), Path(out)
+    _check_options(mode, augment, per_class, out)
     refuse_existing(out, overwrite)
+    if out.resolve().is_relative_to(path.resolve()) and not is_dataset_directory(path):
+        raise UsageError(
+            f"{out} lies inside {path}: it could replace a picture, and would be taken for one.",
+            next_step="Name a file beside it.",
+        )
     wanted = 1 if mode == "augment" else per_class
     name, classes, rows = (
         _from_dataset(path, split, wanted)
@@ -155,6 +163,30 @@ def draw_sheet(
         num_pictures=sum(len(row) for row in shown.values()),
         missing_characters="".join(sorted(font.missing)),
     )
+
+
+def _check_options(mode: str, augment: str, per_class: int, out: Path) -> None:
+    for name, value, known in (
+        ("mode", mode, ("plain", "augment", "boxes")),
+        ("augment", augment, ("full", "fast")),
+    ):
+        if value not in known:
+            raise UsageError(
+                f"There is no {name} {value!r}.", expected=f"one of {', '.join(known)}"
+            )
+    if not isinstance(per_class, int) or not 1 <= per_class <= MAX_PER_CLASS:
+        raise UsageError(
+            "per_class is out of range.",
+            expected=f"a whole number from 1 to {MAX_PER_CLASS}",
+            received=repr(per_class),
+        )
+    if out.suffix.lower() not in ("", ".png"):
+        raise UsageError(
+            f"{out} does not end in .png: the sheet is a PNG.",
+            expected="a name that ends in .png",
+            received=out.suffix,
+            next_step=f"Name it {out.with_suffix('.png')}.",
+        )
 
 
 class _Shown(NamedTuple):

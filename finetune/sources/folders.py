@@ -19,7 +19,7 @@ from checkpoints.errors import DataError, NotFoundError, listed
 from checkpoints.progress import SILENT, Progress
 from finetune.dataset import SPLITS, canonical_split, is_dataset_directory
 from finetune.picture_formats import PICTURE_SUFFIXES, begins_like_picture
-from finetune.sources import Source, SourceItem
+from finetune.sources import RejectedItem, Source, SourceItem
 from finetune.sources.names import check_class_names, natural_key, natural_order, safe_name
 
 _OUTLINE_FOLDERS = 12
@@ -28,10 +28,14 @@ _OUTLINE_BELOW = 3
 
 @dataclass
 class _Folder:
-    """What lies in one folder; pictures and ignored files by their path from the root."""
+    """What lies in one folder; pictures and ignored files by their path from the root.
+
+    `unreadable` says why it cannot be looked into, "" where it can.
+    """
 
     pictures: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    unreadable: str = ""
     folders: dict[str, _Folder] = field(default_factory=dict)
 
     @property
@@ -47,6 +51,14 @@ class _Folder:
         yield from self.ignored
         for name in natural_order(self.folders):
             yield from self.folders[name].all_ignored()
+
+    def all_unreadable(self, path: str = "") -> Iterator[RejectedItem]:
+        """The folders that cannot be looked into."""
+        if self.unreadable:
+            detail = f"is a folder that cannot be read ({self.unreadable})"
+            yield RejectedItem(path, "unreadable", detail)
+        for name in natural_order(self.folders):
+            yield from self.folders[name].all_unreadable(f"{path}/{name}" if path else name)
 
 
 class FolderItems(Sequence[SourceItem]):
@@ -135,6 +147,7 @@ def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Sour
         outline=outline,
         described=where,
         hints=_hints(items, len(names), outline, depth, bool(split_folders)),
+        rejected=tuple(tree.all_unreadable()),
     )
 
 
@@ -152,31 +165,45 @@ def _walk(root: Path) -> _Folder:
 def _walk_into(
     folder: _Folder, path: str, relative: str, above: frozenset[tuple[int, int]]
 ) -> None:
-    status = os.stat(path)  # noqa: PTH116 - plain text paths: a hundred thousand of them
+    try:
+        status = os.stat(path)  # noqa: PTH116 - plain text paths: a hundred thousand of them
+        with os.scandir(path) as found:
+            entries = sorted(found, key=lambda entry: natural_key(entry.name))
+    except OSError as error:
+        if not relative:
+            raise
+        folder.unreadable = error.strerror or str(error)
+        return
     identity = (status.st_dev, status.st_ino)
     if identity in above:
         return  # A link that leads back up.
-    with os.scandir(path) as entries:
-        for entry in sorted(entries, key=lambda entry: natural_key(entry.name)):
-            if entry.name.startswith("."):
-                continue
-            below = relative + entry.name
-            if entry.is_dir():
-                folder.folders[entry.name] = _Folder()
-                _walk_into(folder.folders[entry.name], entry.path, below + "/", above | {identity})
-            elif _is_picture(entry):
-                folder.pictures.append(below)
-            else:
-                folder.ignored.append(below)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        below = relative + entry.name
+        if _is_folder(entry):
+            folder.folders[entry.name] = _Folder()
+            _walk_into(folder.folders[entry.name], entry.path, below + "/", above | {identity})
+        elif _is_picture(entry):
+            folder.pictures.append(below)
+        else:
+            folder.ignored.append(below)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # A link to itself; read as a picture it will say so.
 
 
 def _is_picture(entry: os.DirEntry[str]) -> bool:
     suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122
     if suffix in PICTURE_SUFFIXES:
         return True
-    if not entry.is_file():
-        return False  # A device or a pipe could be read without end.
     try:
+        if not entry.is_file():
+            return False  # A device or a pipe could be read without end.
         with open(entry.path, "rb") as file:  # noqa: PTH123
             return begins_like_picture(file.read(16))
     except OSError:

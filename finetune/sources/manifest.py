@@ -66,8 +66,8 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
     problems: list[tuple[int, str]] = []
     rows: dict[str, _Row] = {}
     hints: list[str] = []
-    for line, cells in _lines(path, problems, hints):
-        _take(rows, line, cells, root, problems)
+    for line, cells in _lines(path, root, problems, hints):
+        _take(rows, line, cells, problems)
     boxes, unit = _boxes(rows, root, problems, progress)
     if problems or not rows:
         lines = listed(f"line {line}: {what}" for line, what in sorted(problems))
@@ -103,7 +103,7 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
 
 
 def _lines(
-    path: Path, problems: list[tuple[int, str]], hints: list[str]
+    path: Path, root: Path, problems: list[tuple[int, str]], hints: list[str]
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Line number and cells by column of each line that has as many cells as the first."""
     try:
@@ -113,6 +113,7 @@ def _lines(
             header = [name.strip().lower() for name in first]
             lines: Iterable[list[str]] = reader
             if not set(header) & set(_COLUMNS) and len(header) in _UNNAMED:
+                _refuse_other_names(path, root, first)
                 header, lines = list(_UNNAMED[len(header)]), itertools.chain([first], reader)
                 hints.append(f"The first line names no columns; taken as {', '.join(header)}.")
             _check_header(path, header)
@@ -137,6 +138,18 @@ def _lines(
         ) from err
 
 
+def _refuse_other_names(path: Path, root: Path, first: list[str]) -> None:
+    """A first line without our names is one of a picture, or it has other names."""
+    if "\0" not in first[0] and (root / first[0]).is_file():
+        return
+    raise DataError(
+        f"The first line of {path} names neither the columns nor a picture that is there.",
+        expected=f"path,label and, if need be, split and {','.join(_BOX)}, with commas",
+        received=",".join(first),
+        next_step="Write path, label ... over the columns.",
+    )
+
+
 def _check_header(path: Path, header: list[str]) -> None:
     missing = [name for name in _REQUIRED if name not in header]
     twice = sorted({name for name in header if header.count(name) > 1})
@@ -156,7 +169,6 @@ def _take(
     rows: dict[str, _Row],
     line: int,
     cells: Mapping[str, str],
-    root: Path,
     problems: list[tuple[int, str]],
 ) -> None:
     """Adds one line to what is known of its picture, or to the problems."""
@@ -166,8 +178,8 @@ def _take(
     wrong: list[str] = []
     if not name:
         wrong.append("no path")
-    elif name not in rows and not (root / name).is_file():
-        wrong.append(f"{name} is not there")
+    elif "\0" in name:
+        wrong.append(f"{name!r} is no path")
     if not all(each.strip() for each in labels):
         wrong.append("no label" if len(labels) == 1 else f"an empty label in {cells['label']!r}")
     if len(set(labels)) < len(labels):

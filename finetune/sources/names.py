@@ -31,9 +31,9 @@ def check_class_names(source: Path, names: Sequence[str], next_step: str) -> Non
     """Refuses names that a line of labels.txt cannot hold.
 
     Raises:
-      DataError: a name has a line break or is no Unicode.
+      DataError: a name has a line break or a NUL, or is no Unicode.
     """
-    bad = [ascii(name) for name in names if "\n" in name or "\r" in name or not _is_unicode(name)]
+    bad = [ascii(name) for name in names if set("\n\r\0") & set(name) or not _is_unicode(name)]
     if bad:
         raise DataError(
             f"{source}: class names that cannot stand in a line of UTF-8 text:\n{listed(bad)}",

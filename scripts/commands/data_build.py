@@ -93,7 +93,10 @@ def command(
     With --manifest a CSV file says what each picture below PICTURES shows. PICTURES may also be a
     directory of MNIST's IDX files or CIFAR-10's batches, or TFRecord files of other layouts.
 
-    The split of a picture depends on its content alone, so added pictures do not move others.
+    The split of a picture depends on its content alone, so added pictures do not move others; but
+    a class that would have no training picture gets one of its others, until it has one of its own.
+    Boxes are of the upright picture, EXIF orientation applied. --on-error fail also stops at files
+    of the manifest that are not there.
     Sound JPEGs are copied byte for byte; other pictures become RGB, as PNG where the source was
     lossless, else as JPEG.
     """

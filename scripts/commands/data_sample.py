@@ -30,11 +30,9 @@ def command(
     flowers: five kinds, class folders of JPEGs. digits: 0 to 9, the four IDX files that MNIST
     comes in; one picture in six goes to the test files.
     """
-    from finetune.sample import write_digits, write_flowers
+    from finetune.data import sample
 
-    write = {"flowers": write_flowers, "digits": write_digits}[what]
-    count = {} if per_class is None else {"per_class": per_class}
-    drawn = write(out, seed=seed, overwrite=overwrite, progress=output, **count)
+    drawn = sample(what, out, per_class=per_class, seed=seed, overwrite=overwrite, progress=output)
     value = {"path": drawn.out_dir, "classes": drawn.classes, "count": drawn.count, "seed": seed}
     output.result(
         value,

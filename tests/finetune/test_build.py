@@ -15,8 +15,10 @@ from PIL import Image
 
 from checkpoints.errors import DataError, NotFoundError, OutputExistsError, UsageError
 from finetune.build import build
+from finetune.check import check
 from finetune.dataset import read_dataset
 from finetune.records import parse_example, read_records
+from finetune.sheet import draw_sheet
 from finetune.sources.folders import read_source
 from finetune.sources.names import natural_order
 
@@ -469,3 +471,49 @@ def test_real_flowers(tmp_path, shared):
     for name, features in found.items():
         source = shared / "data/flowers12" / name
         assert features["image/encoded"] == source.read_bytes()
+
+
+def test_a_link_to_itself_and_a_folder_that_cannot_be_read_are_skipped(tmp_path, monkeypatch):
+    root = write_folders(tmp_path / "pets", {"cat": 2, "dog": 2, "eel": 1})
+    (root / "cat/self.jpg").symlink_to("self.jpg")
+    (root / "cat/self").symlink_to("self")
+    scan = os.scandir
+
+    def refusing(path):
+        if str(path).endswith("eel"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    result = build(root, tmp_path / "out", val=0, processes=1)
+    assert result.num_pictures == 4
+    assert result.ignored == ("cat/self",)
+    assert result.empty_classes == ("eel",)
+    assert [(item.path, item.kind) for item in result.skipped] == [
+        (f"{root}/eel", "unreadable"),
+        (f"{root}/cat/self.jpg", "unreadable"),
+    ]
+    assert result.skipped[0].detail == "is a folder that cannot be read (Permission denied)"
+    found = {(item.kind, item.path) for item in check(root, processes=1).problems}
+    assert {(item.kind, item.path) for item in result.skipped} <= found
+    with pytest.raises(DataError, match="is a folder that cannot be read"):
+        build(root, tmp_path / "other", on_error="fail", processes=1)
+
+
+def test_an_output_inside_the_pictures_is_refused(tmp_path):
+    root = write_folders(tmp_path / "pets", {"cat": 2, "dog": 2})
+    with pytest.raises(UsageError, match="lies inside"):
+        build(root, root / "shards")
+    picture = next((root / "cat").iterdir())
+    with pytest.raises(UsageError, match="lies inside"):
+        draw_sheet(root, picture.with_name("sheet.png"), overwrite=True)
+    with pytest.raises(UsageError, match=r"does not end in \.png"):
+        draw_sheet(root, tmp_path / "sheet.jpg")
+
+
+@pytest.mark.parametrize(
+    "options", [{"on_error": "stop"}, {"val": "0.1"}, {"shards": 1.5}, {"depth": None}]
+)
+def test_nonsense_from_python_is_refused(tmp_path, options):
+    with pytest.raises(UsageError):
+        build(tmp_path / "pets", tmp_path / "out", **options)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from checkpoints.errors import NotFoundError
+from checkpoints.errors import DataError, NotFoundError
 from finetune.build import build
 from finetune.check import check
+from finetune.dataset import check_labels, read_dataset
 from finetune.records import make_example, write_records
 
 
@@ -317,3 +318,25 @@ def test_one_picture_twice_in_a_class_is_a_note(tmp_path):
     result = check(tmp_path / "out")
     assert result.problems == []
     assert [note.kind for note in result.notes] == ["repeated"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("b\na\n花\n", "contradicts dataset.json. "),
+        ("a\nb\n", "received: 2"),
+        ("a\na\n花\n", "names a class twice: a."),
+        (None, "is not there."),
+    ],
+)
+def test_a_labels_file_that_contradicts_is_found_and_stops_training(tmp_path, text, said):
+    build(write_folders(tmp_path / "pets"), tmp_path / "out", val=0)
+    path = tmp_path / "out/labels.txt"
+    path.unlink()
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    (problem,) = check(tmp_path / "out").problems
+    assert (problem.kind, problem.path) == ("labels-file", str(path))
+    assert said in problem.detail
+    with pytest.raises(DataError):
+        check_labels(read_dataset(tmp_path / "out"))

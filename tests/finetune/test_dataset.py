@@ -177,8 +177,9 @@ def test_labels_files(tmp_path, text, classes):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("1:daisy\n2:rose\n", "numbers its classes 1 to 2"),
-        ("0:daisy\n2:rose\n", "numbers its classes 0 to 2"),
+        ("1:daisy\n2:rose\n", "does not number its 2 classes from 0 without gaps"),
+        ("0:daisy\n2:rose\n", "does not number its 2 classes from 0 without gaps"),
+        ("0:daisy\n0:rose\n2:tulip\n", "gives the number 0 to several classes"),
         ("daisy\nrose\ndaisy\n", "names a class twice: daisy"),
         ("\n", "is empty"),
     ],

@@ -148,7 +148,7 @@ def test_boxes_count_in_the_hash(folder):
 
 def test_wrong_lines_are_all_told_with_their_numbers(folder):
     text = """path,label,split,x0,y0,x1,y1
-gone.jpg,a,,,,,
+0.jpg,,,,,,
 1.jpg,,train,,,,
 2.jpg,a,holdout,,,,
 3.jpg,a,,5,5,5,9
@@ -165,7 +165,7 @@ gone.jpg,a,,,,,
     assert error.message.split("\n")[1:] == [
         f"  line {line}: {what}"
         for line, what in [
-            (2, "gone.jpg is not there"),
+            (2, "no label"),
             (3, "no label"),
             (4, "split 'holdout'; the splits are train, val, test"),
             (5, "box 5,5,5,9: x0 < x1 and y0 < y1 are needed, from 0"),
@@ -184,7 +184,7 @@ gone.jpg,a,,,,,
     ("text", "said"),
     [
         ("0.jpg,a,b,c\n", "path is missing, label is missing"),
-        ("file,class\n0.jpg,a\n", "line 1: file is not there"),
+        ("file,class\n0.jpg,a\n", "names neither the columns nor a picture that is there"),
         ("path;label\n0.jpg;a\n", "path is missing, label is missing"),
         ("path,label,label\n0.jpg,a,b\n", "label comes twice"),
         ("path,label,x0,y0,x1\n0.jpg,a,1,1,2\n", "y1 is missing"),
@@ -197,6 +197,17 @@ gone.jpg,a,,,,,
 )
 def test_files_that_are_no_manifest(folder, text, said):
     assert said in refused(folder, text).message
+
+
+def test_a_file_that_is_not_there_is_skipped_and_counted(folder):
+    manifest = folder.parent / "m.csv"
+    manifest.write_text("path,label\n0.jpg,a\ngone.jpg,a\n1.jpg,b\n")
+    result = build(folder, folder.parent / "out", manifest=manifest, val=0)
+    assert result.num_pictures == 2
+    assert result.skipped == ((str(folder / "gone.jpg"), "unreadable", "is not there"),)
+    with pytest.raises(DataError, match=r"gone\.jpg is not there\.") as caught:
+        build(folder, folder.parent / "out2", manifest=manifest, on_error="fail")
+    assert "--on-error skip" in caught.value.next_step
 
 
 def test_nothing_there(folder):
