@@ -68,6 +68,8 @@ class BuildResult:
       empty_classes: folders without a usable picture; they are no class of the dataset.
       without_validation: classes without a picture in val, where val was asked for.
       without_training: classes whose pictures all lie in other splits of the source.
+      moved_to_training: pictures that train only because their class would have no other; with
+        others in the class, a later build gives them back to the split their content says.
       duplicates: groups of files with the same content in several classes or splits.
       repeated: how many files only repeat another of the same class and split.
       hash: over contents, classes and splits.
@@ -87,6 +89,7 @@ class BuildResult:
     empty_classes: tuple[str, ...]
     without_validation: tuple[str, ...]
     without_training: tuple[str, ...]
+    moved_to_training: tuple[str, ...]
     duplicates: tuple[tuple[str, ...], ...]
     repeated: int
     hash: str
@@ -110,6 +113,7 @@ class BuildResult:
             "empty_classes": list(self.empty_classes),
             "without_validation": list(self.without_validation),
             "without_training": list(self.without_training),
+            "moved_to_training": list(self.moved_to_training),
             "duplicates": [list(group) for group in self.duplicates],
             "repeated": self.repeated,
             "hash": self.hash,
@@ -192,6 +196,7 @@ def build(
         empty_classes=tuple(name for name in source.classes if name not in written.classes),
         without_validation=_lacking(written, "val") if val > 0 or "val" in source.splits else (),
         without_training=_lacking(written, "train"),
+        moved_to_training=written.moved,
         duplicates=duplicates,
         repeated=repeated,
         hash=written.content_hash,
@@ -208,6 +213,7 @@ class _Written:
     splits: list[str]
     counts: dict[str, tuple[int, ...]]
     content_hash: str
+    moved: tuple[str, ...]
 
 
 def _lacking(written: _Written, split: str) -> tuple[str, ...]:
@@ -228,7 +234,7 @@ def _write(
 ) -> _Written:
     """Writes the shards, dataset.json and labels.txt."""
     classes, label_of = _filled_classes(source, cleaned)
-    splits = assign_splits(source, cleaned, val, test)
+    splits, moved = assign_splits(source, cleaned, val, test)
     order = cleaned.by_digest()
     files: dict[str, list[Shard]] = {}
     counts = {split: [0] * len(classes) for split in SPLITS}
@@ -254,7 +260,8 @@ def _write(
         multi_label=any(item.labels for item in source.items),
     )
     fixed = {split: tuple(numbers) for split, numbers in counts.items()}
-    return _Written(classes, splits, fixed, content_hash)
+    moved_paths = tuple(source.items[cleaned.item(place)].path for place in moved)
+    return _Written(classes, splits, fixed, content_hash, moved_paths)
 
 
 def _check_options(

@@ -18,6 +18,8 @@ from finetune.cleaned_pictures import CleanedPictures
 from finetune.cleaning import Cleaned, clean_all
 from finetune.dataset import is_dataset_directory
 from finetune.findings import FEW, CheckResult, Problem, in_one_line, sort_change
+from finetune.picture_formats import PICTURE_SUFFIXES, PictureError
+from finetune.pictures import clean_bytes, read_picture_file
 from finetune.sources import Source, find_source, records
 from finetune.sources.folders import list_pictures
 
@@ -32,8 +34,8 @@ def check(
     """Looks at every picture of a source, or at every record of a dataset or of one shard.
 
     Args:
-      path: folder of class folders, directory of another source, dataset directory, or a
-        TFRecord file.
+      path: folder of class folders, directory of another source, dataset directory, a TFRecord
+        file, or one picture's file.
       depth: how many levels of folders make a class's name.
       processes: worker processes for pictures; None: as many as there are cores.
       progress: where it tells how far it is.
@@ -46,11 +48,26 @@ def check(
         raise NotFoundError(
             f"{path} is not there.", next_step="Name a folder of pictures or a dataset directory."
         )
+    if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
+        return _check_picture(path)
     if path.is_file() or is_dataset_directory(path):
         return check_dataset(path, progress)
     if records.recognises(path):
         return check_record_files(path, records.find_files(path), progress)
     return _check_pictures(path, depth, processes, progress)
+
+
+def _check_picture(path: Path) -> CheckResult:
+    """One picture's file, alone."""
+    result = CheckResult(path, "pictures", num_pictures=1)
+    try:
+        picture = clean_bytes(str(path), read_picture_file(path))
+    except PictureError as error:
+        result.problems.append(Problem(error.kind, str(path), error.detail))
+        return result
+    for change in picture.changes:
+        sort_change(result, str(path), change)
+    return result
 
 
 def _check_pictures(

@@ -29,7 +29,7 @@ from finetune.records import (
 )
 from finetune.sources.names import natural_order
 from finetune.sources.record_layouts import read_layout
-from finetune.sources.records import describe_one_label, shown_label
+from finetune.sources.records import describe_one_label, find_files, shown_label
 
 IMAGE = ("image/encoded", bytes)
 LABEL = ("image/class/label", int)
@@ -123,7 +123,10 @@ def check_dataset(path: Path, progress: Progress) -> CheckResult:
     except (DataError, NotFoundError) as error:
         if alone:
             return check_record_files(path, [path], progress)
-        result.problems.append(Problem("layout", str(path), in_one_line(error)))
+        if path.is_dir() and not (path / DATASET_FILE).exists():
+            # No dataset as it stands, but data build may make one of the records.
+            result = check_record_files(path, find_files(path), progress)
+        result.problems.insert(0, Problem("layout", str(path), in_one_line(error)))
         return result
     shards = [(name, shard) for name, split in dataset.splits.items() for shard in split.shards]
     if alone:

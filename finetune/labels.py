@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError
 from exporters.labels import read_label_text
 
@@ -102,7 +103,9 @@ def _classes_of_texts(
     raise DataError(
         f"{directory} has shards but no {LABELS_FILE}, and {wrong}.",
         expected="a class name a line, or TF-Slim's 0:daisy",
-        next_step=f"Write {LABELS_FILE}, the class of label 0 first.",
+        next_step=f"Write {LABELS_FILE}, the class of label 0 first; or "
+        + shell_words("slimtune", "data", "build", directory, "OUT")
+        + " makes a dataset whose classes are called by their numbers.",
     )
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.errors import DataError, UsageError
+from checkpoints.errors import DataError, NotFoundError, UsageError
 from checkpoints.files import atomic_file
-from finetune.dataset import is_dataset_directory, read_dataset
+from finetune.dataset import canonical_split, is_dataset_directory, read_dataset
 from finetune.fonts import SheetFont
-from finetune.picture_formats import PictureError
-from finetune.pictures import clean
+from finetune.picture_formats import PictureError, is_decoded_by_tensorflow
+from finetune.pictures import clean, clean_bytes
 from finetune.pixels.decode import WHOLE_PICTURE
 from finetune.preprocessing import Preprocessing
 from finetune.sources import SourceItem, find_source, read_item
@@ -97,7 +97,8 @@ def draw_sheet(
         picture of each class as evaluation sees it and then as training sees it, five times;
         "boxes" draws five sampled crops into each picture, and the boxes that it came with.
       per_class: pictures of each class in "plain" and "boxes".
-      split: of a dataset; None: train, or what there is.
+      split: of a dataset, or of pictures that come in splits; None: train, or what there is (all
+        pictures of a source).
       preprocessing: for "augment"; None: inception at 299.
       augment: "full" or "fast", for "augment".
       seed: of the views and boxes.
@@ -123,7 +124,7 @@ def draw_sheet(
     name, classes, rows = (
         _from_dataset(path, split, wanted)
         if path.is_file() or is_dataset_directory(path)
-        else _from_folders(path, wanted, depth)
+        else _from_folders(path, split, wanted, depth)
     )
     shown = {label: rows[label] for label in sorted(rows)[:MAX_CLASSES]}
     if not shown:
@@ -199,11 +200,23 @@ class _Shown(NamedTuple):
 _Rows = dict[int, list[_Shown]]
 
 
-def _from_folders(root: Path, wanted: int, depth: int) -> tuple[str, tuple[str, ...], _Rows]:
+def _from_folders(
+    root: Path, split: str | None, wanted: int, depth: int
+) -> tuple[str, tuple[str, ...], _Rows]:
     """Pictures spread evenly over each class's files; those that cannot be read are passed over."""
     source = find_source(root, depth)
     by_label: dict[int, list[SourceItem]] = {}
+    if split is not None and canonical_split(split) not in source.splits:
+        raise NotFoundError(
+            f"{root} has no split {split!r} of its own.",
+            expected=f"one of {', '.join(source.splits)}"
+            if source.splits
+            else "no --split: these pictures are dealt to splits by data build",
+            received=split,
+        )
     for item in source.items:
+        if split is not None and item.split != canonical_split(split):
+            continue
         by_label.setdefault(item.label, []).append(item)
     rows: _Rows = {}
     for label, items in by_label.items():
@@ -235,10 +248,28 @@ def _from_dataset(path: Path, split: str | None, wanted: int) -> tuple[str, tupl
             start = int(index.picture_starts[position])
             with mapped(index.paths[int(index.shards[position])]) as view:
                 data = bytes(view[start : start + int(index.picture_lengths[position])])
+            _require_picture(index.describe(int(position)), data)
             rows.setdefault(int(label), []).append(_Shown(data, index.boxes_of(int(position))))
     # A label without a class is a finding of `data check`; here it must not hide the sheet.
     names = [*dataset.classes, *(f"label {n}" for n in range(len(dataset.classes), max(rows) + 1))]
     return f"{dataset.name}, {chosen.name}", tuple(names), rows
+
+
+def _require_picture(where: str, data: bytes) -> None:
+    """Refuses a record whose picture cannot be shown, or not by TensorFlow."""
+    try:
+        clean_bytes(where, data)
+        reason = (
+            "" if is_decoded_by_tensorflow(data) else "is of a format that TensorFlow does not read"
+        )
+    except PictureError as error:
+        reason = error.detail
+    if reason:
+        raise DataError(
+            f"{where}: the picture {reason}.",
+            expected="a picture that TensorFlow decodes to its end",
+            next_step="slimtune data check names every such record.",
+        )
 
 
 def _open(encoded: bytes) -> Image:

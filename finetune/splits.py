@@ -9,7 +9,9 @@ from finetune.cleaning import Cleaned
 from finetune.sources import Source
 
 
-def assign_splits(source: Source, cleaned: Sequence[Cleaned], val: float, test: float) -> list[str]:
+def assign_splits(
+    source: Source, cleaned: Sequence[Cleaned], val: float, test: float
+) -> tuple[list[str], list[int]]:
     """The split of each picture, by the hash of its file's content.
 
     A picture keeps its split when others are added. Where a class would be left without a
@@ -20,10 +22,15 @@ def assign_splits(source: Source, cleaned: Sequence[Cleaned], val: float, test: 
       cleaned: the usable pictures.
       val: share for validation; not used where the source has a val split of its own.
       test: share for the test split; not used where the source has one.
+
+    Returns:
+      The split of each picture, and the places of those that train only because their class would
+      have no training picture; they leave when it has others.
     """
     test_below = 0.0 if "test" in source.splits else test
     val_below = test_below + (0.0 if "val" in source.splits else val)
     splits: list[str] = []
+    moved: set[int] = set()
     in_training: set[int] = set()
     highest: dict[int, tuple[bytes, int]] = {}
     for place, picture in enumerate(cleaned):
@@ -46,7 +53,8 @@ def assign_splits(source: Source, cleaned: Sequence[Cleaned], val: float, test: 
     for label, (_, place) in highest.items():
         if label not in in_training:
             splits[place] = "train"
-    return splits
+            moved.add(place)
+    return splits, sorted(moved)
 
 
 def find_duplicates(

@@ -156,6 +156,11 @@ def _lines(result: BuildResult) -> list[str]:
         ("Classes without a validation picture", result.without_validation),
         ("Classes without a training picture", result.without_training),
         (
+            "In training only because their class has no other picture there; they go back to "
+            "their own split when it has",
+            result.moved_to_training,
+        ),
+        (
             "The same picture in several classes or splits",
             [" = ".join(group) for group in result.duplicates],
         ),

@@ -39,7 +39,11 @@ from scripts.verb import verb
     metavar="N",
     help="Pictures of each class.",
 )
-@click.option("--split", metavar="NAME", help="Of a dataset. Default: train, or what there is.")
+@click.option(
+    "--split",
+    metavar="NAME",
+    help="Of a dataset: default train, or what there is; of pictures that come in splits: default all.",
+)
 @click.option(
     "--preprocessing",
     default="inception",

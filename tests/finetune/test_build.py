@@ -174,6 +174,7 @@ def test_small_classes_have_a_training_picture_and_lacking_validation_is_named(t
         name for name, count in zip(result.classes, result.counts["val"], strict=True) if count == 0
     )
     assert result.without_training == ()
+    assert len(result.moved_to_training) == len(set(result.moved_to_training))
     assert result.num_pictures == 46
 
 

@@ -340,3 +340,25 @@ def test_a_labels_file_that_contradicts_is_found_and_stops_training(tmp_path, te
     assert said in problem.detail
     with pytest.raises(DataError):
         check_labels(read_dataset(tmp_path / "out"))
+
+
+def test_one_picture_alone(tmp_path):
+    (tmp_path / "1.jpg").write_bytes(encode(1))
+    result = check(tmp_path / "1.jpg")
+    assert (result.kind, result.num_pictures, result.problems) == ("pictures", 1, [])
+    (tmp_path / "2.jpg").write_bytes(encode(2)[:200])
+    assert [problem.kind for problem in check(tmp_path / "2.jpg").problems] == ["truncated"]
+
+
+def test_shards_without_names_are_looked_at_and_can_be_built(tmp_path):
+    (tmp_path / "in").mkdir()
+    write_records(
+        tmp_path / "in/pets_train_00000-of-00001.tfrecord",
+        [make_example({"image/encoded": encode(n), "image/class/label": n % 2}) for n in range(4)],
+    )
+    result = check(tmp_path / "in")
+    assert (result.num_pictures, result.classes) == (4, ("0", "1"))
+    (problem,) = result.problems
+    assert problem.kind == "layout"
+    assert f"slimtune data build {tmp_path}/in OUT makes a dataset" in problem.detail
+    assert build(tmp_path / "in", tmp_path / "out").classes == ("0", "1")

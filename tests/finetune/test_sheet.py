@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from checkpoints.errors import DataError, OutputExistsError
+from checkpoints.errors import DataError, NotFoundError, OutputExistsError
 from finetune.build import build
 from finetune.fonts import SheetFont
+from finetune.records import make_example, write_records
 from finetune.sheet import CELL, draw_sheet
 
 COLOURS = {"blue": (20, 40, 220), "green": (30, 160, 40), "red": (210, 30, 20)}
@@ -151,3 +154,24 @@ def test_boxes_are_drawn_where_training_would_crop(tmp_path):
     assert plain.shape == boxes.shape
     changed = (np.abs(plain[60:] - boxes[60:]) > 30).any(-1)
     assert 500 < changed.sum() < changed.size / 4
+
+
+def test_a_record_that_cannot_be_shown_is_named(tmp_path):
+    path = tmp_path / "in/pets_train_00000-of-00001.tfrecord"
+    path.parent.mkdir()
+    buffer = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(buffer, "TIFF")
+    for data, said in ((b"no picture", "is text"), (buffer.getvalue(), "is of a format")):
+        write_records(path, [make_example({"image/encoded": data, "image/class/label": 0})])
+        (path.parent / "labels.txt").write_text("a\n")
+        with pytest.raises(DataError) as caught:
+            draw_sheet(path.parent, tmp_path / "sheet.png")
+        assert caught.value.message.startswith(f"{path}: record 0 (offset 0): the picture {said}")
+
+
+def test_a_split_of_pictures(tmp_path):
+    write_folders(tmp_path / "pets/train")
+    write_folders(tmp_path / "pets/val", count=1)
+    assert draw_sheet(tmp_path / "pets", tmp_path / "s.png", split="validation").num_pictures == 3
+    with pytest.raises(NotFoundError, match="no split 'test' of its own"):
+        draw_sheet(tmp_path / "pets", tmp_path / "t.png", split="test")

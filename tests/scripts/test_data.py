@@ -64,7 +64,8 @@ def test_build_tells_programs_what_it_did(run, pets, tmp_path):
     assert code == 0
     assert list(value) == [
         "path", "name", "classes", "counts", "pictures", "changes", "skipped", "ignored",
-        "empty_classes", "without_validation", "without_training", "duplicates", "repeated",
+        "empty_classes", "without_validation", "without_training", "moved_to_training",
+        "duplicates", "repeated",
         "hash", "seconds",
     ]  # fmt: skip
     assert value["classes"] == ["[dog]", "cat"]
@@ -184,9 +185,7 @@ def test_build_from_a_manifest(run, pets, tmp_path):
     manifest.write_text("path,label\ncat/0.jpg,\n[dog]/0.jpg,\n")
     code, _, err = run("data", "build", pets, tmp_path / "no", "--manifest", manifest)
     assert code == 1
-    assert (
-        f"{manifest} cannot be used:\n  line 2: no label\n  line 3: no label" in err
-    )
+    assert f"{manifest} cannot be used:\n  line 2: no label\n  line 3: no label" in err
 
 
 def test_download(run, http_server, tmp_path, monkeypatch, pets):
