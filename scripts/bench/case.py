@@ -25,16 +25,19 @@ class Step:
     """One function call in a process of its own; imports and preparation are not timed.
 
     Attributes:
-      function: "module:function". Called with `arguments` it prepares the step and returns
-        it: a function without arguments whose result goes into JSON.
+      function: "module:function", or "file.py:function" for an interpreter that does not know
+        this project. Called with `arguments` it prepares the step and returns it: a function
+        without arguments whose result goes into JSON.
       arguments: what the function is called with.
       repeat: how often the step is called and timed in one process, after one call that is
         not timed; the median counts.
+      interpreter: the Python that runs it; None: the one that runs now.
     """
 
     function: str
     arguments: tuple[str, ...] = ()
     repeat: int = 1
+    interpreter: str | None = None
 
 
 Work = Command | Step
@@ -86,6 +89,9 @@ class Case:
       check: proves that all came to the same result; a fast wrong answer fails.
       in_quick: whether it belongs to the short form of its group too.
       most_rounds: as many rounds at most, for a peer that takes minutes.
+      warm_up: whether a round that does not count comes first. Steps that take minutes do
+        without: the first call in each process is not timed as it is.
+      skipped: why the case cannot be measured here, or None.
     """
 
     name: str
@@ -95,6 +101,8 @@ class Case:
     check: Check | None = None
     in_quick: bool = True
     most_rounds: int | None = None
+    warm_up: bool = True
+    skipped: str | None = None
 
     @property
     def contenders(self) -> tuple[Contender, ...]:

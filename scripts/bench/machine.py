@@ -11,7 +11,7 @@ from typing import Any
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16", "amx_int8")
 """Instruction sets that move the figures."""
 
-DISTRIBUTIONS = ("slimtune", "tensorflow", "tf-slim", "numpy", "protobuf")
+DISTRIBUTIONS = ("slimtune", "tensorflow", "keras", "tf-slim", "numpy", "protobuf")
 
 
 def describe_machine(

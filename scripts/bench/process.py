@@ -66,7 +66,12 @@ def run_work(work: Work, directory: Path, limit: float = LIMIT_SECONDS) -> tuple
 
 def step_command(step: Step) -> Command:
     """The program that runs and times a Step."""
-    return python("scripts.bench.step", step.function, str(step.repeat), *step.arguments)
+    arguments = (step.function, str(step.repeat), *step.arguments)
+    if step.interpreter is None:
+        return python("scripts.bench.step", *arguments)
+    # Nothing of this environment comes into the other: the file stands alone.
+    program = str(Path(__file__).with_name("step.py"))
+    return Command((step.interpreter, "-I", program, *arguments))
 
 
 def program_environment() -> dict[str, str]:

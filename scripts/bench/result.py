@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
@@ -187,12 +187,14 @@ class Report:
       machine: what it ran on, see scripts.bench.machine.
       repetitions: measured runs of each contender, after one that is not.
       cases: in the order they ran.
+      left_out: name of a case that could not be measured here -> why.
     """
 
     date: str
     machine: dict[str, Any]
     repetitions: int
     cases: Sequence[CaseResult]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -206,4 +208,5 @@ class Report:
             "machine": self.machine,
             "repetitions": self.repetitions,
             "cases": [case.as_json() for case in self.cases],
+            "left_out": dict(self.left_out),
         }

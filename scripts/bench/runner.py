@@ -33,16 +33,21 @@ def run_groups(names: Sequence[str], *, quick: bool = False, progress: Progress 
     machine = describe_machine()
     repetitions = QUICK_REPETITIONS if quick else REPETITIONS
     results: list[CaseResult] = []
+    left_out: dict[str, str] = {}
     for name in names:
         group = importlib.import_module(GROUPS[name])
         with tempfile.TemporaryDirectory(prefix=f"slimtune-bench-{name}-") as directory:
             cases: list[Case] = group.cases(Path(directory), progress)
-            results += [
-                run_case(case, Path(directory), repetitions, group=name, progress=progress)
-                for case in cases
-                if case.in_quick or not quick
-            ]
-    return Report(date, machine, repetitions, results)
+            for case in cases:
+                if quick and not case.in_quick:
+                    continue
+                if case.skipped is not None:
+                    left_out[case.name] = case.skipped
+                    continue
+                results.append(
+                    run_case(case, Path(directory), repetitions, group=name, progress=progress)
+                )
+    return Report(date, machine, repetitions, results, left_out)
 
 
 def run_case(
@@ -53,7 +58,7 @@ def run_case(
     group: str = "",
     progress: Progress = SILENT,
 ) -> CaseResult:
-    """Measures one case: each contender once unmeasured, then all in turn, again and again.
+    """Measures one case: each contender once unmeasured (see Case), then all in turn, again and again.
 
     The unmeasured run brings programs and data into the file cache: the figures are those of
     a machine that has used both before. A contender that fails once is left out of the rest.
@@ -68,9 +73,10 @@ def run_case(
     repetitions = min(repetitions, case.most_rounds or repetitions)
     results = [ContenderResult(contender) for contender in case.contenders]
     printed: dict[str, str] = {}
-    total = len(results) * (1 + repetitions)
+    first = 0 if case.warm_up else 1
+    total = len(results) * (1 + repetitions - first)
     with progress.task(f"Measuring {case.name}", total, "runs") as task:
-        for turn in range(1 + repetitions):
+        for turn in range(first, 1 + repetitions):
             for result in results:
                 task.note(result.contender.name)
                 if result.failure is None:

@@ -32,6 +32,9 @@ def terminal_table(report: Report) -> Text:
         for remark in remarks(case):
             colour = "red" if case.failures else "green"
             text.append("".join(f"\n{INDENT}{line}" for line in remark.splitlines()), style=colour)
+    for name, reason in report.left_out.items():
+        text.append(f"\n{name}", style="not dim bold")
+        text.append(f": left out: {reason}", style="not dim yellow")
     return text
 
 
@@ -49,6 +52,7 @@ def markdown_table(report: Report) -> str:
     for case in report.cases:
         told = [case.case.title, *(" ".join(remark.split()) for remark in remarks(case))]
         lines.append(f"- {case.case.name}: {'; '.join(told)}")
+    lines += [f"- {name}: left out: {reason}" for name, reason in report.left_out.items()]
     return "\n".join(lines) + "\n"
 
 

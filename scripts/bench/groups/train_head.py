@@ -7,9 +7,10 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
-def train(dataset: str, checkpoint: str, net: str, epochs: str) -> Callable[[], int]:
+def train(dataset: str, checkpoint: str, net: str, epochs: str) -> Callable[[], dict[str, Any]]:
     """The step: a whole call of `train`, from the graph to the report, with an empty cache.
 
     Args:
@@ -25,7 +26,7 @@ def train(dataset: str, checkpoint: str, net: str, epochs: str) -> Callable[[], 
 
     load_tensorflow()
 
-    def run() -> int:
+    def run() -> dict[str, Any]:
         directory = Path(tempfile.mkdtemp(dir=Path.cwd()))
         os.environ[CACHE_VARIABLE] = str(directory / "cache")
         config = TrainConfig(
@@ -38,6 +39,6 @@ def train(dataset: str, checkpoint: str, net: str, epochs: str) -> Callable[[], 
         )
         result = train_run(config)
         shutil.rmtree(directory)
-        return result.step * config.batch_size
+        return {"pictures": result.step * config.batch_size, "loss": result.loss}
 
     return run

@@ -36,15 +36,15 @@ def train(dataset: str, checkpoint: str, classes: str, steps: str) -> Callable[[
         saver = v1.train.Saver(restored)
         head = v1.trainable_variables("InceptionV3/Logits")
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-        train_op = v1.train.RMSPropOptimizer(0.01).minimize(loss, var_list=head)
+        train = v1.train.RMSPropOptimizer(0.01).minimize(loss, var_list=head)
         initializer = v1.global_variables_initializer()
         session = v1.Session(graph=graph)
         session.run([initializer, iterator.initializer])
         saver.restore(session, checkpoint)
 
-    def run() -> int:
+    def run() -> dict[str, Any]:
         for _ in range(int(steps)):
-            session.run(train_op)
-        return int(steps) * BATCH
+            _, last = session.run((train, loss))
+        return {"pictures": int(steps) * BATCH, "loss": float(last)}
 
     return run

@@ -116,6 +116,19 @@ def test_a_step_is_timed_without_its_preparation(tmp_path):
     assert run.seconds == 4  # the median of 2, 9, 4; the first call is not timed
 
 
+def test_a_step_of_a_file_runs_in_another_python_that_sees_nothing_of_this_one(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "alone.py").write_text(
+        "import sys\n"
+        "def prepare(word):\n"
+        "    return lambda: [word, sys.flags.isolated, 'scripts' in sys.modules]\n"
+    )
+    step = Step(f"{tmp_path / 'alone.py'}:prepare", ("word",), interpreter=sys.executable)
+    assert json.loads(run_work(step, tmp_path)[1]) == ["word", 1, False]
+
+
 def test_a_step_that_raises_is_told(tmp_path):
     (tmp_path / "raising.py").write_text(
         "def prepare():\n    def step():\n        raise ValueError('no such step')\n    return step\n"

@@ -122,3 +122,23 @@ def test_groups_run_in_a_directory_of_their_own_that_goes_away(tmp_path, monkeyp
 @pytest.mark.parametrize("name", list(GROUPS))
 def test_every_group_of_the_table_can_be_loaded(name):
     assert callable(runner.importlib.import_module(GROUPS[name]).cases)
+
+
+def test_a_case_may_do_without_the_round_that_does_not_count(tmp_path):
+    result = run_case(replace(logging_case(tmp_path), warm_up=False), tmp_path, 2)
+    assert (tmp_path / "log").read_text().split() == ["A", "B"] * 2
+    assert [len(contender.runs) for contender in result.contenders] == [2, 2]
+
+
+def test_a_case_that_cannot_be_measured_is_told_and_not_run(tmp_path, monkeypatch):
+    class Group:
+        @staticmethod
+        def cases(directory, progress):
+            return [replace(logging_case(tmp_path), skipped="no such CPU")]
+
+    monkeypatch.setattr(runner.importlib, "import_module", lambda name: Group)
+    report = run_groups(["files"], quick=True)
+    assert report.cases == []
+    assert report.as_json()["left_out"] == {"logged": "no such CPU"}
+    assert not report.failed
+    assert not (tmp_path / "log").exists()

@@ -83,6 +83,12 @@ freeze: freeze a graph
     )
 
 
+def test_what_was_left_out_stands_below(report):
+    report.left_out = {"timm-all": "no torch"}
+    assert terminal_table(report).plain.endswith("\ntimm-all: left out: no torch")
+    assert markdown_table(report).endswith("\n- timm-all: left out: no torch\n")
+
+
 def test_failures_are_red_and_missed_targets_yellow(report):
     text = terminal_table(report)
     styles = {text.plain[span.start : span.end].strip(): str(span.style) for span in text.spans}
