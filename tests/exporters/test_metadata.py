@@ -56,6 +56,14 @@ def test_the_text_is_json_with_names_as_they_are():
     }
 
 
+def test_several_classes_a_picture_are_said_where_it_is_so():
+    several = Metadata(classes=("red", "round"), multi_label=True)
+    assert json.loads(several.to_text())["multi_label"] is True
+    assert metadata_from_text(several.to_text(), "m.pb") == several
+    with pytest.raises(GraphError, match="multi_label: expected true or false, received 1"):
+        metadata_from_text('{"multi_label": 1}', "m.pb")
+
+
 def test_a_graph_without_metadata_has_none(dense_net):
     assert read_metadata(dense_net.graph) is None
 

@@ -74,6 +74,22 @@ def test_cross_entropy_with_smoothing_and_class_weights(session):
     assert found == pytest.approx(each.mean(), rel=1e-6)
 
 
+def test_of_several_classes_each_has_a_term_of_its_own(session):
+    tf = load_tensorflow()
+    shown = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]], np.int64)
+    logits = tf.constant(LOGITS)
+    target = Target(tf.constant(shown), 3, (1.0, 2.0, 0.5))
+    # A label of 1 becomes 0.95, one of 0 becomes 0.05.
+    expected, said = 0.05 + 0.9 * shown, 1 / (1 + np.exp(-LOGITS.astype(np.float64)))
+    each = -(expected * np.log(said) + (1 - expected) * np.log(1 - said)) * [1.0, 2.0, 0.5]
+    assert session.run(cross_entropy(logits, target, 0.1)) == pytest.approx(
+        each.sum(axis=1).mean(), rel=1e-6
+    )
+    plain = cross_entropy(logits, Target(tf.constant(shown), 3))
+    gradient = session.run(tf.gradients(plain, logits)[0])
+    np.testing.assert_allclose(gradient, (said - shown) / 3, rtol=1e-5)
+
+
 def test_no_logarithm_of_zero_is_taken_however_sure_the_logits_are(session):
     tf = load_tensorflow()
     logits = tf.constant([[1e4, -1e4, 0.0], [-1e4, 1e4, -1e30]])

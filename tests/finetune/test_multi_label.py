@@ -1,6 +1,7 @@
 """Pictures of several classes: what is learned, how it is scored, and what every form says."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,17 +10,19 @@ from PIL import Image
 import exporters
 from checkpoints.errors import DataError, RunError, UsageError
 from exporters.graph import read_graph
-from exporters.metadata import read_metadata
+from exporters.metadata import Metadata, read_metadata
 from exporters.runtime import load_tensorflow
 from finetune import TrainConfig, compare, evaluate, predict, train
 from finetune.build import build
 from finetune.class_weights import find_class_weights
 from finetune.dataset import read_dataset
 from finetune.input_pipeline import training_dataset
+from finetune.model import Model, open_model
 from finetune.multi_label import MultiLabelEvaluation, average_precision
 from finetune.preprocessing import Preprocessing
 from finetune.record_index import read_index
 from finetune.report import write_report
+from finetune.scores import Evaluation
 from scripts.commands.evaluate import class_table, summary
 
 pytestmark = pytest.mark.tensorflow
@@ -145,6 +148,27 @@ def test_an_onnx_says_so_too(trained, paints, tmp_path):
     found = evaluate(tmp_path / "m.onnx", paints)
     assert isinstance(found, MultiLabelEvaluation)
     assert found.accuracy == evaluate(trained, paints).accuracy
+
+
+def test_of_logits_alone_the_probabilities_are_a_sigmoid_too():
+    logits = np.array([[0.0, 1000.0, -2.0]], np.float32)
+    metadata = Metadata(CLASSES, outputs={"logits": "logits:0"}, multi_label=True)
+    model = Model("m.onnx", None, metadata, Preprocessing("inception", 16))
+    np.testing.assert_allclose(
+        model.probabilities(logits), [[0.5, 1.0, 1 / (1 + np.exp(2.0))]], rtol=1e-6
+    )
+
+
+def test_a_model_of_one_class_a_picture_is_held_against_the_first_named(trained, paints):
+    """The same net, whose metadata do not say that pictures have several classes."""
+    opened = open_model(trained)
+    plain = replace(opened, metadata=replace(opened.metadata, multi_label=False))
+    found = evaluate(plain, paints)
+    assert type(found) is Evaluation
+    first = {f"{number}.png": shown(number)[-1] for number in range(56, 70)}
+    assert {
+        name: CLASSES[label] for name, label in zip(found.names, found.labels, strict=True)
+    } == first
 
 
 def test_predictions_say_from_where_on_a_class_counts(trained, tmp_path):
