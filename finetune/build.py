@@ -371,7 +371,7 @@ def _leave_out(
             next_step="Replace or remove the file, or leave it out with --on-error skip.",
         )
     met.skipped.append(Skipped(path, answer.kind, answer.detail))
-    progress.say(f"Skipped {path}: {answer.detail}")
+    progress.say(f"Skipped {path}: {answer.detail}".replace("\n", "\\n"))
 
 
 def _filled_classes(

@@ -20,7 +20,13 @@ from checkpoints.progress import SILENT, Progress
 from finetune.dataset import SPLITS, canonical_split, is_dataset_directory
 from finetune.picture_formats import PICTURE_SUFFIXES, begins_like_picture
 from finetune.sources import RejectedItem, Source, SourceItem
-from finetune.sources.names import check_class_names, natural_key, natural_order, safe_name
+from finetune.sources.names import (
+    check_class_names,
+    folder_as_name,
+    natural_key,
+    natural_order,
+    safe_name,
+)
 
 _OUTLINE_FOLDERS = 12
 _OUTLINE_BELOW = 3
@@ -128,7 +134,7 @@ def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Sour
     stray: list[str] = []
     for split, folder in parts:
         for name, pictures in _classes_at(folder, depth, stray):
-            classes.setdefault(name, []).append((split, pictures))
+            classes.setdefault(folder_as_name(name), []).append((split, pictures))
     _check_levels(root, tree, classes, stray, depth, bool(split_folders), outline)
     names = tuple(natural_order(list(classes)))
     check_class_names(root, names, "Rename these folders.")

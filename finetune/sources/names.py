@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -39,6 +40,14 @@ def check_class_names(source: Path, names: Sequence[str], next_step: str) -> Non
             f"{source}: class names that cannot stand in a line of UTF-8 text:\n{listed(bad)}",
             next_step=next_step,
         )
+
+
+def folder_as_name(folder: str) -> str:
+    """A folder's name as text: UTF-8 where its bytes are, whatever the locale takes them for."""
+    try:
+        return os.fsencode(folder).decode("utf-8")
+    except UnicodeDecodeError:
+        return folder  # `check_class_names` tells of it.
 
 
 def _is_unicode(name: str) -> bool:

@@ -9,7 +9,7 @@ import click
 
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import listed
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _table(result: BuildResult) -> Table:
     for label, name in enumerate(result.classes):
         # Text, so that a name in square brackets is not taken for a style.
         counts = [str(result.counts[split][label]) for split in splits]
-        table.add_row(str(label), Text(name), *counts)
+        table.add_row(str(label), Text(one_line(name)), *counts)
     totals = [str(result.sizes[split]) for split in splits]
     table.add_row("", "in all", *totals, style="bold")
     return table
@@ -145,7 +145,7 @@ def _table(result: BuildResult) -> Table:
 
 def _lines(result: BuildResult) -> list[str]:
     lines = [
-        f"{result.num_pictures} pictures in {len(result.classes)} classes -> {result.path} "
+        f"{result.num_pictures} pictures in {len(result.classes)} classes -> {one_line(str(result.path))} "
         f"({result.seconds:.1f} s)"
     ]
     lines.extend(f"  {count} x {change}" for change, count in result.changes.items())
@@ -166,7 +166,7 @@ def _lines(result: BuildResult) -> list[str]:
         ),
     ):
         if entries:
-            lines.append(f"{title} ({len(entries)}):\n{listed(entries)}")
+            lines.append(f"{title} ({len(entries)}):\n{listed(map(one_line, entries))}")
     if result.repeated:
         lines.append(f"Files that repeat another of their class: {result.repeated}")
     return lines

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ def _renderables(result: CheckResult) -> list[Table | str]:
     from rich.text import Text
 
     what = "pictures" if result.kind == "pictures" else "records"
-    looked = (
-        f"{result.path}: {result.num_pictures} {what} in {len(result.classes)} classes looked at"
-    )
+    looked = f"{one_line(str(result.path))}: {result.num_pictures} {what} in {len(result.classes)} classes looked at"
     notes = Counter(note.detail for note in result.notes if note.kind == "changed")
     lines = [f"  put right by data build: {count} x {detail}" for detail, count in notes.items()]
     repeats = sum(note.kind == "repeated" for note in result.notes)
@@ -70,7 +68,7 @@ def _renderables(result: CheckResult) -> list[Table | str]:
     for heading in ("problem", "where", "what"):
         table.add_column(heading, overflow="fold")
     for problem in result.problems[:_SHOWN]:
-        table.add_row(problem.kind, Text(problem.path), Text(problem.detail))
+        table.add_row(problem.kind, Text(one_line(problem.path)), Text(one_line(problem.detail)))
     found = len(result.problems)
     if found > _SHOWN:
         lines.insert(0, f"and {found - _SHOWN} more; --json has all of them.")

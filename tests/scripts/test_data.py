@@ -204,3 +204,31 @@ def test_download(run, http_server, tmp_path, monkeypatch, pets):
     assert [file["fetched"] for file in value["files"]] == [False]
     code, printed, _ = run("data", "download", "flowers", out, "--json")
     assert (code, json.loads(printed)["error"]["type"]) == (1, "OutputExistsError")
+
+
+def test_names_with_control_characters_do_not_steer_a_terminal(run, pets, tmp_path):
+    (pets / "cat").rename(pets / "c\x1b[31mat")
+    (pets / "c\x1b[31mat/no\nope.jpg").write_bytes(b"no picture")
+    for arguments in (("check", pets), ("build", pets, tmp_path / "o\x1bt", "--val", "0")):
+        _, out, err = run("data", *arguments)
+        assert "\x1b" not in out + err
+        assert "c\\x1b[31mat" in out
+        assert "no\\nope.jpg" in "".join((out + err).split())
+    assert f"train $'{tmp_path}/o\\x1bt' --run" in out
+
+
+def test_class_names_are_utf8_in_any_locale(tmp_path):
+    for name in ("花", "b"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        pixels = np.full((8, 9, 3), len(name.encode()), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "pets" / name / "0.png")
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts", "data", "build", "pets", "out", "--json"],
+        check=True,
+        cwd=tmp_path,
+        env=os.environ
+        | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+    )
+    assert json.loads(done.stdout)["pictures"] == 2
+    assert (tmp_path / "out/labels.txt").read_text(encoding="utf-8") == "b\n花\n"
