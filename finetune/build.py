@@ -32,6 +32,7 @@ from finetune.dataset import (
 )
 from finetune.shard_writer import deal, write_shard
 from finetune.sources import RejectedItem, Source, find_source
+from finetune.sources.names import similar_names
 from finetune.splits import assign_splits, find_duplicates
 
 _SPOOL = "spool"
@@ -329,6 +330,8 @@ def _say_source(source: Source, progress: Progress) -> None:
         progress.say(f"The source's own splits are kept: {', '.join(source.splits)}.")
     for hint in source.hints:
         progress.say(hint)
+    for names in similar_names(source.classes):
+        progress.say(f"Classes of nearly the same name: {', '.join(map(repr, names))}.")
 
 
 def _clean_source(

@@ -6,9 +6,6 @@ puts right by itself, or leaves out on purpose.
 
 from __future__ import annotations
 
-import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from checkpoints.errors import DataError, NotFoundError
@@ -22,6 +19,7 @@ from finetune.picture_formats import PICTURE_SUFFIXES, PictureError
 from finetune.pictures import clean_bytes, read_picture_file
 from finetune.sources import Source, find_source, records
 from finetune.sources.folders import list_pictures
+from finetune.sources.names import similar_names
 
 
 def check(
@@ -110,7 +108,11 @@ def _check_source(result: CheckResult, source: Source, cleaned: CleanedPictures)
             result.problems.append(
                 Problem("empty-class", str(source.root / name), "has no usable picture")
             )
-    result.problems.extend(_similar_classes(source.root, source.classes))
+    result.problems.extend(
+        Problem("similar-classes", str(source.root / names[0]), f"nearly the same names: {listed}")
+        for names in similar_names(source.classes)
+        for listed in (", ".join(map(repr, names)),)
+    )
     if len(filled) == 1 and len(cleaned) >= FEW:
         detail = f"all {len(cleaned)} pictures have the label {source.classes[filled.pop()]}"
         result.problems.append(Problem("one-label", str(source.root), detail))
@@ -130,16 +132,3 @@ def _check_source(result: CheckResult, source: Source, cleaned: CleanedPictures)
         Problem("ignored", str(source.root / path), "no picture by name and first bytes")
         for path in source.ignored
     )
-
-
-def _similar_classes(root: Path, classes: Sequence[str]) -> Iterator[Problem]:
-    """Names that differ in case, blanks at the ends or Unicode's spelling alone."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name in classes:
-        groups[unicodedata.normalize("NFC", name).casefold().strip()].append(name)
-    for names in groups.values():
-        if len(names) > 1:
-            listed_names = ", ".join(repr(name) for name in names)
-            yield Problem(
-                "similar-classes", str(root / names[0]), f"nearly the same names: {listed_names}"
-            )

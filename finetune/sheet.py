@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -275,8 +276,11 @@ def _require_picture(where: str, data: bytes) -> None:
 def _open(encoded: bytes) -> Image:
     from PIL import Image as ImageModule
 
-    with ImageModule.open(io.BytesIO(encoded)) as image:
-        return image.convert("RGB")
+    with warnings.catch_warnings():
+        # Pillow warns of odd metadata and of large pictures; neither matters here.
+        warnings.simplefilter("ignore")
+        with ImageModule.open(io.BytesIO(encoded)) as image:
+            return image.convert("RGB")
 
 
 def _keys(seed: int, row: int, count: int) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ first level is nothing but splits (train, val, test) the class is the level belo
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from finetune.sources.names import (
 
 _OUTLINE_FOLDERS = 12
 _OUTLINE_BELOW = 3
+_CIFAR_PICKLE = re.compile(r"data_batch_\d+|test_batch")
 
 
 @dataclass
@@ -318,6 +320,13 @@ def _no_pictures(root: Path, tree: _Folder, outline: str) -> DataError:
             next_step="It is a dataset already: " + shell_words("slimtune", "data", "check", root),
         )
     ignored = list(tree.all_ignored())
+    if any(_CIFAR_PICKLE.fullmatch(name) for name in tree.ignored):
+        return DataError(
+            f"{root} holds CIFAR-10's Python batches, which are pickles and are not read.",
+            expected="the binary version: data_batch_1.bin to test_batch.bin",
+            received=", ".join(sorted(filter(_CIFAR_PICKLE.fullmatch, tree.ignored))),
+            next_step="Get cifar-10-binary.tar.gz from the same place.",
+        )
     return DataError(
         f"{root} holds no pictures.\n{outline}",
         expected="a folder of class folders, such as flowers/daisy/1.jpg",

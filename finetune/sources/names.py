@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -61,3 +62,12 @@ def _is_unicode(name: str) -> bool:
 def number_names(highest: int) -> tuple[str, ...]:
     """`0` to `highest`: how classes are called that have numbers only."""
     return tuple(str(number) for number in range(highest + 1))
+
+
+def similar_names(names: Sequence[str]) -> list[list[str]]:
+    """Groups of names that differ in case, blanks at the ends or Unicode's spelling alone."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        key = unicodedata.normalize("NFC", name).casefold().strip()
+        groups.setdefault(key, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]

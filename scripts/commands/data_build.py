@@ -71,6 +71,14 @@ if TYPE_CHECKING:
     metavar="FILE.csv",
     help="What the pictures show: columns path, label and, if you like, split, x0, y0, x1, y1.",
 )
+@click.option(
+    "--runner",
+    type=click.Choice(["local"]),
+    default="local",
+    show_default=True,
+    expose_value=False,
+    help="local: worker processes of this machine, which is all there is; Beam is not there.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace OUT.")
 def command(
     output: Output,

@@ -518,3 +518,16 @@ def test_an_output_inside_the_pictures_is_refused(tmp_path):
 def test_nonsense_from_python_is_refused(tmp_path, options):
     with pytest.raises(UsageError):
         build(tmp_path / "pets", tmp_path / "out", **options)
+
+
+def test_class_names_that_are_nearly_the_same_are_told(tmp_path, heard):
+    build(write_folders(tmp_path / "pets", {"Cat": 2, "cat": 2}), tmp_path / "out", progress=heard)
+    assert "Classes of nearly the same name: 'Cat', 'cat'." in heard.said
+
+
+def test_the_python_batches_of_cifar_are_named(tmp_path):
+    for name in ("data_batch_1", "test_batch"):
+        (tmp_path / name).write_bytes(b"\x80\x03}q")
+    with pytest.raises(DataError, match="Python batches") as caught:
+        read_source(tmp_path)
+    assert caught.value.received == "data_batch_1, test_batch"

@@ -232,3 +232,10 @@ def test_class_names_are_utf8_in_any_locale(tmp_path):
     )
     assert json.loads(done.stdout)["pictures"] == 2
     assert (tmp_path / "out/labels.txt").read_text(encoding="utf-8") == "b\n花\n"
+
+
+def test_there_is_one_runner(run, pets, tmp_path):
+    assert run("data", "build", pets, tmp_path / "out", "--runner", "local")[0] == 0
+    code, _, err = run("data", "build", pets, tmp_path / "no", "--runner", "beam")
+    assert code == 2
+    assert "'beam' is not 'local'" in err
