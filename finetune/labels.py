@@ -185,10 +185,12 @@ def parse_labels(text: str, path: Path) -> tuple[str, ...]:
                 next_step="Number the classes from 0, as the labels in the shards must be.",
             )
         lines = [by_number[number] for number in range(len(lines))]
-    twice = sorted({name for name in lines if lines.count(name) > 1})
-    if twice or not lines:
+    repeated = sorted({name for name in lines if lines.count(name) > 1})
+    if repeated or not lines:
         raise DataError(
-            f"{path} names a class twice: {', '.join(twice)}." if twice else f"{path} is empty.",
+            f"{path} names a class twice: {', '.join(repeated)}."
+            if repeated
+            else f"{path} is empty.",
             expected="each class once",
             next_step="Correct the file; line n is the class of label n, from 0.",
         )
