@@ -112,7 +112,7 @@ def _score(
                 math.ceil(count / batch_size)
             )
         )
-        with data_errors(dataset):
+        with data_errors(dataset, progress):
             for (answers,), (batch_labels, batch_names) in batches:
                 if not model.classes:
                     _refuse_other_count(model, dataset, answers.shape[1])

@@ -7,28 +7,32 @@ say of a picture names no record. Everything that iterates a pipeline does it in
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 from checkpoints.errors import DataError, GraphError
+from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow
 from finetune.cleaning import available_cores
 from finetune.dataset import Dataset
 from finetune.record_index import RecordIndex, read_index
 
 _ERROR_MARK = "slimtune-data-error:"
+_OF_A_DECODER = re.compile("Decode|Jpeg|Png|JPEG|PNG")
 _CHUNK = 256
 
 
 @contextmanager
-def data_errors(dataset: Dataset) -> Iterator[None]:
+def data_errors(dataset: Dataset, progress: Progress = SILENT) -> Iterator[None]:
     """Raises the DataError that a pipeline met in place of TensorFlow's error or the graph's.
 
     Args:
-      dataset: what the pipeline reads. After an error that the reader did not raise itself, its
-        pictures are decoded one by one until one cannot be.
+      dataset: what the pipeline reads. After an error of a decoder its pictures are decoded one
+        by one until one cannot be.
+      progress: gets a task in pictures while the one is looked for.
     """
     tf = load_tensorflow()
     try:
@@ -36,8 +40,12 @@ def data_errors(dataset: Dataset) -> Iterator[None]:
     except (GraphError, tf.errors.OpError) as error:
         cause = error.__cause__ if isinstance(error, GraphError) else error
         found = find_data_error(cause)
-        if found is None and isinstance(cause, tf.errors.InvalidArgumentError):
-            found = find_undecodable(dataset)
+        if (
+            found is None
+            and isinstance(cause, tf.errors.OpError)
+            and _OF_A_DECODER.search(str(cause))
+        ):
+            found = find_undecodable(dataset, progress)
         if found is None:
             raise
         raise found from error
@@ -72,7 +80,7 @@ def find_data_error(error: BaseException | None) -> DataError | None:
         return None
 
 
-def find_undecodable(dataset: Dataset) -> DataError | None:
+def find_undecodable(dataset: Dataset, progress: Progress = SILENT) -> DataError | None:
     """The first record whose picture TensorFlow cannot decode, as an error; None: there is none.
 
     Its decoder is asked, the pipelines' own, in a graph of its own.
@@ -84,7 +92,12 @@ def find_undecodable(dataset: Dataset) -> DataError | None:
     with tf.Graph().as_default() as graph:
         encoded = v1.placeholder(tf.string, [])
         decoded = tf.size(decode(encoded))
-        with v1.Session(graph=graph) as session, ThreadPoolExecutor(available_cores()) as threads:
+        count = sum(split.count for split in dataset.splits.values())
+        with (
+            v1.Session(graph=graph) as session,
+            ThreadPoolExecutor(available_cores()) as threads,
+            progress.task("Looking for the picture", count, "pictures") as task,
+        ):
 
             def reason(data: bytes) -> str:
                 try:
@@ -103,6 +116,7 @@ def find_undecodable(dataset: Dataset) -> DataError | None:
                     for row, answer in zip(rows, answers, strict=True):
                         if answer:
                             return _undecodable(index, row, answer)
+                    task.advance(len(rows))
     return None
 
 

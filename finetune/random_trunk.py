@@ -57,7 +57,7 @@ def write_random_trunk(
         with (
             v1.Session(config=session_config()) as session,
             progress.task("Settling a random trunk", BATCHES, "batches") as task,
-            data_errors(dataset),
+            data_errors(dataset, progress),
         ):
             session.run([iterator.initializer, v1.global_variables_initializer()])
             for _ in range(BATCHES):

@@ -147,7 +147,7 @@ class Trainer:
             )
             with session:
                 try:
-                    with data_errors(self.dataset):
+                    with data_errors(self.dataset, self.progress):
                         if self.step == 0:
                             self._start_head(session, step_graph, batches)
                         self._evaluate_if_missing()

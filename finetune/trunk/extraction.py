@@ -49,7 +49,10 @@ def extract(
     shard_pictures = max(BATCH_SIZE, SHARD_BYTES // store.record_bytes)
     waiting: list[NDArray[Any]] = []
     done = written = 0
-    with progress.task("Features", len(missing), "pictures") as task, data_errors(views.dataset):
+    with (
+        progress.task("Features", len(missing), "pictures") as task,
+        data_errors(views.dataset, progress),
+    ):
         for activations, _ in trunk.activations(lambda: views.chosen(missing, BATCH_SIZE), trust):
             waiting.append(activations)
             done += len(activations)
