@@ -34,6 +34,9 @@ def verb(name: str, *, example: str) -> Callable[[Callable[..., None]], click.Co
         )(run)
         for parameter in getattr(with_json, "__click_params__", ()):
             if isinstance(parameter, click.Argument) or isinstance(parameter.type, click.Path):
+                if isinstance(parameter.type, click.Path):
+                    # What may not be read is refused (exit 1) by what reads it: no wrong usage.
+                    parameter.type.readable = False
                 parameter.type = _NonEmpty(parameter.type)
         lines = "\n".join(f"  {line}" for line in example.strip().splitlines())
         return click.command(name, epilog=f"\b\nExample:\n{lines}")(with_json)

@@ -162,6 +162,10 @@ def _key(path: Path) -> _Key:
         status = path.stat()
     except FileNotFoundError as err:
         raise NotFoundError(f"{path} is not there.") from err
+    if path.is_dir():
+        raise DataError(
+            f"{path} is a directory.", expected="one IDX file", next_step="Name a file inside it."
+        )
     return path, status.st_size, status.st_mtime_ns
 
 

@@ -239,3 +239,14 @@ def test_there_is_one_runner(run, pets, tmp_path):
     code, _, err = run("data", "build", pets, tmp_path / "no", "--runner", "beam")
     assert code == 2
     assert "'beam' is not 'local'" in err
+
+
+def test_what_may_not_be_read_is_refused_and_no_wrong_usage(run, pets, monkeypatch):
+    def refusing(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "access", lambda *_arguments, **_options: False)
+    monkeypatch.setattr(os, "scandir", refusing)
+    code, _, err = run("data", "build", pets, pets.parent / "out")
+    assert code == 1
+    assert f"Error: {pets}: Permission denied" in err

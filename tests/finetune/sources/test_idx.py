@@ -235,3 +235,8 @@ def test_pictures_and_labels_under_each_others_names(tmp_path):
     labels.write_bytes(data)
     with pytest.raises(DataError, match="does not hold labels"):
         find_source(tmp_path / "digits")
+
+
+def test_a_directory_is_no_idx_file(tmp_path):
+    with pytest.raises(DataError, match="is a directory"):
+        read_idx(tmp_path)
