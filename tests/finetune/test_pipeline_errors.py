@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from checkpoints.errors import DataError
+from checkpoints.errors import DataError, GraphError
 from exporters.runtime import load_tensorflow
 from finetune import data
 from finetune.dataset import read_dataset
@@ -63,6 +63,17 @@ def test_a_training_session_names_the_record(shard):
         with pytest.raises(DataError) as caught, data_errors(dataset):
             session.run(following)
     assert caught.value.message.startswith(f"{shard}: record 2 (offset ")
+
+
+def test_a_graph_that_was_run_over_it_names_the_record(shard):
+    tf = load_tensorflow()
+    dataset = read_dataset(shard.parent)
+    cause = tf.errors.InvalidArgumentError(None, None, "node DecodeImage: no picture")
+    with pytest.raises(DataError, match=r"record 2 \(offset "), data_errors(dataset):
+        raise GraphError("The graph failed.") from cause
+    other = tf.errors.InvalidArgumentError(None, None, "Incompatible shapes")
+    with pytest.raises(GraphError), data_errors(dataset):
+        raise GraphError("The graph failed.") from other
 
 
 def test_other_errors_of_tensorflow_stay_as_they_are(tmp_path):

@@ -13,6 +13,7 @@ from finetune.build import build
 from finetune.check import check
 from finetune.dataset import read_dataset
 from finetune.records import parse_example, read_records
+from finetune.sources.names import check_class_names
 from finetune.training_data import find_dataset
 
 WIDTH, HEIGHT = 20, 10
@@ -284,3 +285,8 @@ def test_one_class_each_is_no_dataset_of_several(folder):
     _, found = built(folder, "path,label\n0.jpg,a\n1.jpg,b\n", val=0)
     assert "image/class/labels" not in found["0.jpg"]
     assert not read_dataset(folder.parent / "out").multi_label
+
+
+def test_a_nul_stands_in_no_class_name(tmp_path):
+    with pytest.raises(DataError, match=r"'a\\x00b'"):
+        check_class_names(tmp_path, ["a\0b"], "Rename it.")
