@@ -355,8 +355,6 @@ def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
 
     from finetune.record_index import read_index
 
-    if dataset.counts:
-        check_labels_file(dataset.path, dataset.classes)
     num_classes = len(dataset.classes)
     counts: dict[str, tuple[int, ...]] = {}
     problems: list[str] = []
@@ -384,6 +382,8 @@ def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
             if from_one
             else f"Correct {LABELS_FILE}, or write the shards again.",
         )
+    if dataset.counts:
+        check_labels_file(dataset.path, dataset.classes)
     _check_texts(dataset)
     return counts
 
