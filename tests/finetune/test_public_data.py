@@ -129,7 +129,9 @@ def test_a_file_put_there_by_hand_that_cannot_be_used_is_left_there(get, tmp_pat
     folder = tmp_path / "cache/data/flowers"
     folder.mkdir(parents=True)
     (folder / "flower_photos.tgz").write_bytes(b"a web page")
-    with pytest.raises(DownloadError, match=f"what is in {folder}/flower_photos.tgz cannot be used"):
+    with pytest.raises(
+        DownloadError, match=f"what is in {folder}/flower_photos.tgz cannot be used"
+    ):
         get()
     assert (folder / "flower_photos.tgz").read_bytes() == b"a web page"
 
