@@ -10,20 +10,20 @@ from typing import Any
 
 _EXPORTS = {
     "BoundPlan": "finetune.planning",
-    "Evaluation": "finetune.scores",
+    "Evaluation": "finetune.evaluating.scores",
     "Prediction": "finetune.prediction",
-    "RunResult": "finetune.result",
+    "RunResult": "finetune.training.result",
     "TrainConfig": "finetune.config",
     "calibration_pictures": "finetune.serving",
-    "compare": "finetune.comparison",
+    "compare": "finetune.evaluating.comparison",
     "features": "finetune.feature_file",
-    "evaluate": "finetune.evaluation",
+    "evaluate": "finetune.evaluating.evaluation",
     "partition": "finetune.planning",
     "plan": "finetune.planning",
     "predict": "finetune.prediction",
     "preprocessing_graph": "finetune.serving",
-    "train": "finetune.training",
-    "watch": "finetune.watching",
+    "train": "finetune.training.training",
+    "watch": "finetune.evaluating.watching",
     "write_report": "finetune.report",
 }
 

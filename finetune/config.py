@@ -10,8 +10,8 @@ from typing import Any
 
 from checkpoints.errors import RunError, UsageError, listed
 from finetune.nets.file_options import NetOptions
-from finetune.optimizers import DEFAULT_LEARNING_RATES
-from finetune.option_checks import CHECKS
+from finetune.training.optimizers import DEFAULT_LEARNING_RATES
+from finetune.training.option_checks import CHECKS
 
 DEFAULT_EPOCHS = 10
 UNFREEZE_FACTOR = 0.01

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from checkpoints.errors import UsageError
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow
-from finetune.build import build
-from finetune.check import check
-from finetune.cleaning import available_cores
-from finetune.dataset import check_labels, read_dataset
+from finetune.datasets.build import build
+from finetune.datasets.check import check
+from finetune.datasets.cleaning import available_cores
+from finetune.datasets.dataset import check_labels, read_dataset
+from finetune.datasets.numeric_csv import read_numeric_csv, shuffled_batches
+from finetune.datasets.public_data import download_data as download
+from finetune.datasets.sheet import draw_sheet as show
+from finetune.datasets.sources.idx import read_idx
 from finetune.input_pipeline import encoded_dataset
-from finetune.numeric_csv import read_numeric_csv, shuffled_batches
 from finetune.pipeline_errors import data_errors
 from finetune.pixels.decode import decode
 from finetune.preprocessing import Preprocessing
-from finetune.public_data import download_data as download
-from finetune.sheet import draw_sheet as show
-from finetune.sources.idx import read_idx
 
 if TYPE_CHECKING:
     from finetune.sample import Drawn

@@ -17,7 +17,7 @@ from checkpoints.files import atomic_file, refuse_existing
 from checkpoints.progress import SILENT, Progress
 from exporters.graph import read_graph
 from exporters.metadata import Metadata, read_metadata
-from finetune.dataset import Dataset
+from finetune.datasets.dataset import Dataset
 from finetune.input_pipeline import evaluation_dataset
 from finetune.model import Model, open_model
 from finetune.nets.file_options import NetOptions

@@ -19,13 +19,13 @@ import numpy.typing as npt
 from checkpoints.checksum import crc32c, mask
 from checkpoints.errors import DataError
 from exporters.runtime import load_tensorflow
-from finetune.cleaning import available_cores
-from finetune.dataset import Dataset
+from finetune.datasets.cleaning import available_cores
+from finetune.datasets.dataset import Dataset
+from finetune.datasets.record_index import RecordIndex, labels_to_learn, read_index
+from finetune.datasets.records import FOOTER
 from finetune.pipeline_errors import telling
 from finetune.pixels.decode import WHOLE_PICTURE
 from finetune.preprocessing import Preprocessing
-from finetune.record_index import RecordIndex, labels_to_learn, read_index
-from finetune.records import FOOTER
 
 _CHUNK = 32
 """Records read by one call into Python."""

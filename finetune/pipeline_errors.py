@@ -16,9 +16,9 @@ from typing import Any
 from checkpoints.errors import DataError, GraphError
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow
-from finetune.cleaning import available_cores
-from finetune.dataset import Dataset
-from finetune.record_index import RecordIndex, read_index
+from finetune.datasets.cleaning import available_cores
+from finetune.datasets.dataset import Dataset
+from finetune.datasets.record_index import RecordIndex, read_index
 
 _ERROR_MARK = "slimtune-data-error:"
 _OF_A_DECODER = re.compile("Decode|Jpeg|Png|JPEG|PNG")

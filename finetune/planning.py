@@ -16,8 +16,8 @@ from checkpoints.partition import make_plan
 from checkpoints.plan import Plan, PlannedVariable
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net
-from finetune.heads import LINEAR, Head
 from finetune.nets.file_options import NetOptions
+from finetune.training.heads import LINEAR, Head
 from finetune.weights import NONE, Weights, find_weights
 
 ALL, HEADS = "all", "heads"

@@ -17,14 +17,14 @@ from checkpoints.files import atomic_file
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow, session_config
 from finetune.arrays import array_batches
-from finetune.evaluation import is_model
+from finetune.datasets.picture_formats import PICTURE_SUFFIXES, PictureError
+from finetune.datasets.pictures import clean
+from finetune.evaluating.evaluation import is_model
+from finetune.evaluating.multi_label import THRESHOLD
+from finetune.evaluating.scores import top_classes
 from finetune.foreign_graph import Description
 from finetune.model import Model, open_model
-from finetune.multi_label import THRESHOLD
-from finetune.picture_formats import PICTURE_SUFFIXES, PictureError
-from finetune.pictures import clean
 from finetune.preprocessing import Preprocessing
-from finetune.scores import top_classes
 
 BATCH_SIZE = 32
 

@@ -47,7 +47,7 @@ def calibration_pictures(
     chosen = [files[int(place * step)] for place in range(min(limit, len(files)))]
 
     def batches(metadata: Metadata) -> Iterator[Array]:
-        from finetune.pictures import clean
+        from finetune.datasets.pictures import clean
 
         if metadata.preprocessing is None and metadata.image_size is not None:
             preprocessing = Preprocessing(DEFAULT, metadata.image_size)

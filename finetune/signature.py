@@ -7,11 +7,11 @@ from typing import Any
 from checkpoints.files import atomic_file, write_json
 from checkpoints.messages import GraphDef
 from exporters.metadata import Metadata, metadata_node
-from finetune.dataset import Dataset
-from finetune.heads import LINEAR, Head
+from finetune.datasets.dataset import Dataset
 from finetune.nets.build import InferenceGraph, inference_graph
 from finetune.preprocessing import Preprocessing
 from finetune.run import Run
+from finetune.training.heads import LINEAR, Head
 from finetune.weights import Weights
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from checkpoints.errors import RunError
 from checkpoints.progress import SILENT, Progress
-from finetune.dataset import Dataset, is_dataset_directory, read_dataset
+from finetune.datasets.dataset import Dataset, is_dataset_directory, read_dataset
 from finetune.run import Run
 
 
@@ -27,7 +27,7 @@ def find_dataset(data: str | Path, built: Path, *, progress: Progress = SILENT) 
     if not data.is_dir() or is_dataset_directory(data):
         return _told(read_dataset(data), progress)
     if not is_dataset_directory(built):
-        from finetune.build import build
+        from finetune.datasets.build import build
 
         progress.say(f"{data} is no dataset yet: building {built} of it.")
         build(data, built, progress=progress)
@@ -53,7 +53,7 @@ def find_pictures(
         return read_dataset(trained_on)
     if not data.is_dir() or is_dataset_directory(data):
         return find_dataset(data, data, progress=progress)
-    from finetune.build import build
+    from finetune.datasets.build import build
 
     directory = Path(tempfile.mkdtemp(prefix="slimtune-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)

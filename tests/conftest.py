@@ -103,7 +103,7 @@ def colour_pictures(tmp_path_factory):
 @pytest.fixture(scope="session")
 def colours(colour_pictures):
     """The dataset built of them, a fifth for validation."""
-    from finetune.build import build
+    from finetune.datasets.build import build
 
     out = colour_pictures.parent / "dataset"
     build(colour_pictures, out, val=0.2)

@@ -11,11 +11,11 @@ from checkpoints.errors import PlanError
 from checkpoints.plan import NetVariable
 from checkpoints.published import Net, get_net
 from exporters.runtime import load_tensorflow
-from finetune.heads import LINEAR, Head, hidden_before_logits
 from finetune.nets.graph_net import GraphNet
 from finetune.nets.modes import layer_modes
 from finetune.nets.own_net import OwnNet
 from finetune.slim import quietly
+from finetune.training.heads import LINEAR, Head, hidden_before_logits
 
 INPUT = "input"
 """Name of the placeholder of an inference graph."""

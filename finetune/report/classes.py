@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finetune.intervals import wilson_interval
+from finetune.evaluating.intervals import wilson_interval
 from finetune.report.facts import Scores
 
 MATRIX_CLASSES = 50

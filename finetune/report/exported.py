@@ -9,7 +9,7 @@ import numpy as np
 
 from checkpoints.errors import RunError
 from checkpoints.progress import SILENT, Progress
-from finetune.evaluation import evaluate
+from finetune.evaluating.evaluation import evaluate
 from finetune.report.facts import Facts
 from finetune.report.pictures import find_data
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.errors import RunError
-from finetune.averages_lag import Lag
 from finetune.config import TrainConfig
+from finetune.evaluating.averages_lag import Lag
 from finetune.report.several import SeveralScores, several_scores
 from finetune.run import Run, read_json
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from checkpoints.files import write_text
 from checkpoints.progress import SILENT, Progress
-from finetune.intervals import wilson_interval
+from finetune.evaluating.intervals import wilson_interval
 from finetune.report.charts import make_charts
 from finetune.report.classes import class_rows, matrix, worst_pairs
 from finetune.report.commands import commands, options

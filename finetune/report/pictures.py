@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.errors import SlimtuneError
-from finetune.dataset import Dataset, is_dataset_directory, read_dataset
-from finetune.picture_formats import PictureError
-from finetune.pictures import clean_bytes, read_picture_file
-from finetune.record_index import RecordIndex, read_index
-from finetune.records import mapped
+from finetune.datasets.dataset import Dataset, is_dataset_directory, read_dataset
+from finetune.datasets.picture_formats import PictureError
+from finetune.datasets.pictures import clean_bytes, read_picture_file
+from finetune.datasets.record_index import RecordIndex, read_index
+from finetune.datasets.records import mapped
 from finetune.report.facts import Answer, Facts, Scores
 from finetune.training_data import built_beside
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finetune.calibration import NUM_BINS, Bin, calibrate
+from finetune.evaluating.calibration import NUM_BINS, Bin, calibrate
 from finetune.report.facts import Scores
 
 CLOSE = 0.02

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from finetune.averages_lag import Lag
-from finetune.intervals import wilson_interval
+from finetune.evaluating.averages_lag import Lag
+from finetune.evaluating.intervals import wilson_interval
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from checkpoints.progress import Progress
 from exporters.graph import as_graph
 from exporters.runtime import load_tensorflow
 from finetune.config import TrainConfig
-from finetune.dataset import Dataset
+from finetune.datasets.dataset import Dataset
 from finetune.input_pipeline import training_dataset
 from finetune.planning import read_values
-from finetune.precision import has_bfloat16
 from finetune.preprocessing import Preprocessing
+from finetune.training.precision import has_bfloat16
 from finetune.trunk.cut import before_dropout, find_cut, replace_by_placeholder, variables_before
 from finetune.trunk.extraction import extract
 from finetune.trunk.frozen import Trunk, freeze_trunk, with_precision

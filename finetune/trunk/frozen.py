@@ -18,7 +18,7 @@ from exporters.frozen_file import frozen_graph_def
 from exporters.graph import Graph, as_graph
 from exporters.runtime import GraphRunner
 from exporters.values import Values
-from finetune.precision import has_bfloat16, training_session_config
+from finetune.training.precision import has_bfloat16, training_session_config
 
 TOLERANCE = 0.1
 """bfloat16 agrees where the activations differ by at most 10 %, root mean square of the difference

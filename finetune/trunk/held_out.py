@@ -9,11 +9,11 @@ from exporters.frozen_file import frozen_graph_def
 from exporters.graph import Graph
 from exporters.names import node_of
 from exporters.runtime import GraphRunner
-from finetune.dataset import Dataset
+from finetune.datasets.dataset import Dataset
+from finetune.evaluating.multi_label import MultiLabelEvaluation
+from finetune.evaluating.scores import Evaluation
 from finetune.model import ANSWERS, open_model
-from finetune.multi_label import MultiLabelEvaluation
 from finetune.run import Run
-from finetune.scores import Evaluation
 from finetune.trunk.batches import StepBatches
 
 BATCH_SIZE = 256

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.progress import SILENT, Progress
-from finetune.dataset import Dataset
+from finetune.datasets.dataset import Dataset
+from finetune.datasets.record_index import labels_to_learn, read_index
 from finetune.input_pipeline import PictureReader, views_dataset
 from finetune.preprocessing import Preprocessing
-from finetune.record_index import labels_to_learn, read_index
 from finetune.trunk.store import Key
 
 

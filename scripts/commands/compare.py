@@ -12,7 +12,7 @@ from scripts.verb import names_option, verb
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from finetune.comparison import FormScore
+    from finetune.evaluating.comparison import FormScore
 
 
 @verb("compare", example="slimtune compare runs/flowers flowers-data --formats pb,tflite,onnx")
@@ -37,7 +37,7 @@ def command(
 
     MODEL is a run, a .pb, a SavedModel, or a checkpoint with --net. Nothing is kept.
     """
-    from finetune.comparison import FORMATS, compare
+    from finetune.evaluating.comparison import FORMATS, compare
 
     found = compare(
         model,

@@ -15,7 +15,7 @@ from scripts.verb import verb
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from finetune.build import BuildResult
+    from finetune.datasets.build import BuildResult
 
 
 @verb(
@@ -108,7 +108,7 @@ def command(
     Sound JPEGs are copied byte for byte; other pictures become RGB, as PNG where the source was
     lossless, else as JPEG.
     """
-    from finetune.build import build
+    from finetune.datasets.build import build
 
     result = build(
         pictures,

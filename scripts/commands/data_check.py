@@ -14,7 +14,7 @@ from scripts.verb import verb
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from finetune.findings import CheckResult
+    from finetune.datasets.findings import CheckResult
 
 _SHOWN = 50
 
@@ -43,7 +43,7 @@ def command(output: Output, path: Path, processes: int | None, depth: int) -> No
     pictures, folders at the wrong level, damaged records, labels that name no class. What
     data build puts right by itself is a note under --json and no problem.
     """
-    from finetune.check import check
+    from finetune.datasets.check import check
 
     result = check(path, depth=depth, processes=processes, progress=output)
     output.result(result.as_json(), *_renderables(result))

@@ -32,7 +32,7 @@ def command(output: Output, what: str, out: Path, url: str | None, overwrite: bo
     download that was cut goes on where it stopped, and the SHA-256 is noted the first time and
     compared after.
     """
-    from finetune.public_data import download_data
+    from finetune.datasets.public_data import download_data
 
     got = download_data(what, out, url=url, overwrite=overwrite, progress=output)
     files = [

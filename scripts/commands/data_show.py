@@ -92,8 +92,8 @@ def command(
     PATH is what data build takes, or a dataset. Class names stand above their pictures in whatever script the fonts at hand have; a
     character that none has stands as U+XXXX.
     """
+    from finetune.datasets.sheet import draw_sheet
     from finetune.preprocessing import Preprocessing
-    from finetune.sheet import draw_sheet
 
     if augment and boxes:
         raise UsageError(

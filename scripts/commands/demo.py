@@ -13,7 +13,7 @@ from scripts.output import Output
 from scripts.verb import verb
 
 if TYPE_CHECKING:
-    from finetune.dataset import Dataset
+    from finetune.datasets.dataset import Dataset
 
 NET, CHECKPOINT = "inception_v3_sample", "sample"
 EPOCHS = 10
@@ -81,8 +81,8 @@ class _Demo:
     def run(self) -> dict[str, Any]:
         """Does it all; gives the figures."""
         from checkpoints.files import write_json
-        from finetune.build import build
-        from finetune.evaluation import evaluate
+        from finetune.datasets.build import build
+        from finetune.evaluating.evaluation import evaluate
         from finetune.planning import plan
         from finetune.report import write_report
         from finetune.run import Run
@@ -153,7 +153,7 @@ class _Demo:
         eval_every: int | None = None,
     ) -> Any:
         from finetune.config import TrainConfig
-        from finetune.training import train
+        from finetune.training.training import train
 
         config = TrainConfig(
             data=str(self.data),
@@ -182,9 +182,9 @@ class _Demo:
         return [p.as_json() for p in predict(self.model, files, top=3, progress=self.output)]
 
     def _compare(self, accuracy: float) -> dict[str, Any]:
-        from finetune.dataset import read_dataset
-        from finetune.evaluation import evaluate
-        from finetune.random_trunk import write_random_trunk
+        from finetune.datasets.dataset import read_dataset
+        from finetune.evaluating.evaluation import evaluate
+        from finetune.training.random_trunk import write_random_trunk
 
         dataset: Dataset = read_dataset(self.data)
         trunk = self.random / "trunk.ckpt"

@@ -16,7 +16,7 @@ from scripts.verb import verb
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from finetune.scores import Evaluation
+    from finetune.evaluating.scores import Evaluation
 
 MISTAKES_SHOWN = 5
 CONFUSIONS_SHOWN = 5
@@ -86,7 +86,7 @@ def command(
         return
     if timeout is not None or interval is not None:
         raise click.UsageError("--timeout and --interval go with --watch.")
-    from finetune.evaluation import evaluate
+    from finetune.evaluating.evaluation import evaluate
 
     found = evaluate(
         model,
@@ -121,7 +121,7 @@ def _watch(
     batch_statistics: bool,
     trust: bool,
 ) -> None:
-    from finetune.watching import INTERVAL, TIMED_OUT, TIMEOUT, watch
+    from finetune.evaluating.watching import INTERVAL, TIMED_OUT, TIMEOUT, watch
 
     def tell(found: Evaluation) -> None:
         line = f"{model}{_step(found)}: {summary(found)}."
@@ -158,7 +158,7 @@ def _watch(
 
 def summary(found: Evaluation) -> str:
     """The figures of the whole split, in one line."""
-    from finetune.multi_label import MultiLabelEvaluation
+    from finetune.evaluating.multi_label import MultiLabelEvaluation
 
     low, high = found.accuracy_interval
     if isinstance(found, MultiLabelEvaluation):

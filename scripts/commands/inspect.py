@@ -44,7 +44,7 @@ def _looked_at(
     from checkpoints.errors import GraphError, UnsupportedError
     from checkpoints.family import resolve
     from exporters.sources import is_graph
-    from finetune.dataset import is_dataset_directory
+    from finetune.datasets.dataset import is_dataset_directory
     from scripts.inspecting import others
     from scripts.inspecting.checkpoint import checkpoint_contents, checkpoint_text
     from scripts.inspecting.graph import graph_contents, graph_text

@@ -53,8 +53,8 @@ def command(output: Output, recipe: str | None, **options: Any) -> None:
     features are stored for all epochs and later runs.
     """
     from finetune.config import TrainConfig
-    from finetune.recipes import with_recipe
-    from finetune.training import train
+    from finetune.training.recipes import with_recipe
+    from finetune.training.training import train
 
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if "hidden" in given:

@@ -35,7 +35,7 @@ def command(output: Output, path: str) -> None:
     """
     import exporters
     from exporters.sources import is_graph
-    from finetune.dataset import is_dataset_directory
+    from finetune.datasets.dataset import is_dataset_directory
 
     place = Path(path)
     if is_dataset_directory(place):
@@ -97,7 +97,7 @@ def _with_graph(family: Family, output: Output) -> dict[str, Any]:
 
 def _dataset(path: Path, output: Output) -> dict[str, Any]:
     from checkpoints.errors import DataError
-    from finetune.dataset import read_dataset
+    from finetune.datasets.dataset import read_dataset
 
     try:
         splits = read_dataset(path).splits.values()
@@ -113,7 +113,7 @@ def _records(
 ) -> dict[str, Any]:
     """Every record's checksums, and how many records there are where that is known."""
     from checkpoints.errors import DataError
-    from finetune.records import read_records
+    from finetune.datasets.records import read_records
 
     problems = []
     count = 0

@@ -87,7 +87,7 @@ def is_other(path: Path) -> bool:
 
 def dataset(path: Path) -> tuple[dict[str, Any], str]:
     """What is in a dataset directory."""
-    from finetune.dataset import read_dataset
+    from finetune.datasets.dataset import read_dataset
 
     found = read_dataset(path)
     splits: dict[str, dict[str, Any]] = {
@@ -180,7 +180,7 @@ def _run_text(result: dict[str, Any], stats: bool) -> str:
 def _records(path: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """How many records there are, and what the first one holds."""
     from checkpoints.errors import DataError
-    from finetune.records import count_records, parse_example, read_records
+    from finetune.datasets.records import count_records, parse_example, read_records
 
     features: dict[str, str] = {}
     try:

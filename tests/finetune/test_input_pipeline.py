@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from checkpoints.errors import DataError, NotFoundError
-from finetune.dataset import read_dataset
+from finetune.datasets.dataset import read_dataset
+from finetune.datasets.records import make_example, write_records
 from finetune.input_pipeline import (
     epoch_order,
     evaluation_dataset,
@@ -17,7 +18,6 @@ from finetune.input_pipeline import (
 )
 from finetune.pipeline_errors import find_data_error
 from finetune.preprocessing import Preprocessing
-from finetune.records import make_example, write_records
 
 pytestmark = pytest.mark.tensorflow
 
@@ -192,7 +192,7 @@ def test_the_same_in_a_graph_of_ones_own(tf, tmp_path):
 
 def flip_byte(path, record, behind):
     """Changes a byte of a record: the first one behind some bytes in it."""
-    from finetune.records import mapped, record_places
+    from finetune.datasets.records import mapped, record_places
 
     with mapped(path) as view:
         place = list(record_places(path, view))[record]

@@ -12,11 +12,11 @@ from PIL import Image
 from checkpoints.errors import DataError, GraphError
 from exporters.runtime import load_tensorflow
 from finetune import data
-from finetune.dataset import read_dataset
+from finetune.datasets.dataset import read_dataset
+from finetune.datasets.records import make_example, write_records
 from finetune.input_pipeline import training_dataset
 from finetune.pipeline_errors import data_errors
 from finetune.preprocessing import Preprocessing
-from finetune.records import make_example, write_records
 
 KINDS = {"tiff": ("TIFF", None), "cut": ("PNG", 60), "text": (None, None)}
 

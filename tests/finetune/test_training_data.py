@@ -13,9 +13,9 @@ from PIL import Image
 from checkpoints.errors import DataError
 from exporters.runtime import load_tensorflow
 from finetune import TrainConfig, evaluate, predict, train
-from finetune.check import check
 from finetune.data import load
-from finetune.records import make_example, write_records
+from finetune.datasets.check import check
+from finetune.datasets.records import make_example, write_records
 
 pytestmark = pytest.mark.tensorflow
 

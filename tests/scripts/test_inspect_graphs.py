@@ -11,7 +11,7 @@ import checkpoints
 import exporters
 from checkpoints.messages import DataType, GraphDef, MetaGraphDef
 from finetune.config import TrainConfig
-from finetune.records import make_example, write_records
+from finetune.datasets.records import make_example, write_records
 from finetune.run import Run
 from scripts.main import main
 

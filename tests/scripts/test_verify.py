@@ -7,7 +7,7 @@ import pytest
 
 import checkpoints
 from checkpoints.messages import GraphDef, MetaGraphDef
-from finetune.records import make_example, write_records
+from finetune.datasets.records import make_example, write_records
 from scripts.main import main
 
 VALUES = {f"w{number}": np.full(4, number, np.float32) for number in range(14)}

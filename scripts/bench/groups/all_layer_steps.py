@@ -39,13 +39,13 @@ def _step(
     from checkpoints.published import get_net
     from exporters.runtime import load_tensorflow
     from finetune.config import TrainConfig
-    from finetune.dataset import read_dataset
+    from finetune.datasets.dataset import read_dataset
     from finetune.input_pipeline import training_dataset
-    from finetune.losses import Target
-    from finetune.phases import make_phases
-    from finetune.precision import training_session_config
     from finetune.preprocessing import Preprocessing
-    from finetune.training_graph import build_training_net, build_training_step
+    from finetune.training.graph import build_training_net, build_training_step
+    from finetune.training.losses import Target
+    from finetune.training.phases import make_phases
+    from finetune.training.precision import training_session_config
 
     v1 = load_tensorflow().compat.v1
     registered, read = get_net(net), read_dataset(Path(dataset))

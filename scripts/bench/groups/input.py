@@ -115,7 +115,7 @@ def _same_records(ours: Path, theirs: Path) -> Check:
 
 
 def _records(directory: Path) -> Counter[Any]:
-    from finetune.records import parse_example, read_records
+    from finetune.datasets.records import parse_example, read_records
 
     names = ("image/encoded", "image/class/label", "image/height", "image/width")
     found: Counter[Any] = Counter()

@@ -51,7 +51,7 @@ def write_pictures(directory: Path, count: int, size: tuple[int, int]) -> None:
 
 def main() -> None:
     """Draws them, and builds the dataset that the pipelines read of them in DIRECTORY/dataset."""
-    from finetune.build import build
+    from finetune.datasets.build import build
 
     directory = Path(sys.argv[1])
     count, width, height = map(int, sys.argv[2:])

@@ -14,7 +14,7 @@ BATCH = 32
 
 def train(dataset: str, size: str, count: str) -> Callable[[], Any]:
     """The step: an epoch of distorted pictures, in batches."""
-    from finetune.dataset import read_dataset
+    from finetune.datasets.dataset import read_dataset
     from finetune.input_pipeline import training_dataset
     from finetune.preprocessing import Preprocessing
 
@@ -25,7 +25,7 @@ def train(dataset: str, size: str, count: str) -> Callable[[], Any]:
 
 def evaluate(dataset: str, size: str, count: str) -> Callable[[], Any]:
     """The step: each picture once, in the order of the records."""
-    from finetune.dataset import read_dataset
+    from finetune.datasets.dataset import read_dataset
     from finetune.input_pipeline import evaluation_dataset
     from finetune.preprocessing import Preprocessing
 

@@ -22,7 +22,7 @@ def train(dataset: str, checkpoint: str, net: str, epochs: str) -> Callable[[], 
     from checkpoints.cache import CACHE_VARIABLE
     from exporters.runtime import load_tensorflow
     from finetune.config import TrainConfig
-    from finetune.training import train as train_run
+    from finetune.training.training import train as train_run
 
     load_tensorflow()
 

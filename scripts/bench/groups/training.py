@@ -12,7 +12,7 @@ from pathlib import Path
 
 from checkpoints.errors import VerificationError
 from checkpoints.progress import SILENT, Progress
-from finetune.precision import CPU_FLAGS, LOSS_TOLERANCE, has_bfloat16
+from finetune.training.precision import CPU_FLAGS, LOSS_TOLERANCE, has_bfloat16
 from scripts.bench.case import Case, Check, Contender, Peer, Step, python
 from scripts.bench.process import run_work
 

@@ -51,11 +51,14 @@ def test_which_weights(evaluation, tmp_path, weights, value):
     done, constant = converted(evaluation, tmp_path, weights, {"w": RAW, AVERAGE: MEAN})
     np.testing.assert_array_equal(constant, value)
     said = [note[:22] for note in done.notes if note.startswith("Weights: ")]
-    assert said == {
-        "auto": ["Weights: the averages "],
-        "raw": [],
-        "ema": ["Weights: ema, the aver"],
-    }[weights]
+    assert (
+        said
+        == {
+            "auto": ["Weights: the averages "],
+            "raw": [],
+            "ema": ["Weights: ema, the aver"],
+        }[weights]
+    )
 
 
 def test_a_checkpoint_without_averages(evaluation, tmp_path):

@@ -13,11 +13,11 @@ from PIL import Image
 
 import checkpoints
 from checkpoints import family
-from finetune.build import build
-from finetune.dataset import read_dataset
-from finetune.record_index import read_index
+from finetune.datasets.build import build
+from finetune.datasets.dataset import read_dataset
+from finetune.datasets.record_index import read_index
+from finetune.evaluating.scores import Evaluation
 from finetune.report.pictures import _names
-from finetune.scores import Evaluation
 
 HOSTILE = ("<script>alert(1)<", "\"two\" & 'one' {{ 7 * 7 }} -->", "цветок ورد 花" + "x" * 60)
 """Class names that must come out as text."""

@@ -7,7 +7,7 @@ from finetune.report import write_report
 from finetune.report.facts import read_facts
 from finetune.report.pictures import find_data
 from finetune.run import Run
-from finetune.training import train
+from finetune.training.training import train
 
 pytestmark = pytest.mark.tensorflow
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from finetune.picture_formats import PictureError
+from finetune.datasets.picture_formats import PictureError
 from finetune.report.facts import read_facts
 from finetune.report.pictures import (
     THUMBNAIL_SIDE,

@@ -11,7 +11,7 @@ import checkpoints
 from checkpoints.errors import RunError
 from exporters.graph import read_graph
 from finetune import TrainConfig, evaluate, train
-from finetune import trainer as trainers
+from finetune.training import trainer as trainers
 from finetune.trunk import store as stores
 
 pytestmark = pytest.mark.tensorflow

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from checkpoints.errors import VerificationError
-from finetune.build import build
+from finetune.datasets.build import build
 from scripts.bench.groups.input import cases_on, same_result
 from scripts.bench.groups.input_files import write_pictures
 from scripts.bench.peers import build_records, read_pictures
@@ -69,7 +69,7 @@ def test_all_cases_come_to_equal_results(tmp_path, monkeypatch):
 
 
 def test_a_record_that_differs_is_found(tmp_path):
-    from finetune.records import make_example, write_records
+    from finetune.datasets.records import make_example, write_records
 
     def write(name, label):
         (tmp_path / name).mkdir()

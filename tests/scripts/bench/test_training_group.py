@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from checkpoints.errors import VerificationError
-from finetune.build import build
+from finetune.datasets.build import build
 from scripts.bench.case import Step
 from scripts.bench.groups import training
 from scripts.bench.groups.input_files import write_pictures

@@ -1,0 +1,403 @@
+"""Pictures to shards: every file opened, cleaned and split, with a report of what was met.
+
+First the worker processes read, hash and clean each file; a file that is kept as it is
+stays where it is, a re-encoded one waits in a spool file. Then the pictures are dealt to
+splits by the hash of their file's content and written in the order of that hash, so that
+classes are mixed in every shard and the same pictures give the same shards. Neither step
+holds more than a few pictures in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import time
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from checkpoints.errors import DataError, OutputExistsError, UsageError, listed
+from checkpoints.files import atomic_directory, refuse_existing
+from checkpoints.progress import SILENT, Progress
+from finetune.datasets.cleaned_pictures import CleanedPictures
+from finetune.datasets.cleaning import Cleaned, Rejected, clean_all
+from finetune.datasets.dataset import (
+    SPLITS,
+    Shard,
+    is_dataset_directory,
+    write_dataset_file,
+)
+from finetune.datasets.shard_writer import deal, write_shard
+from finetune.datasets.sources import RejectedItem, Source, find_source
+from finetune.datasets.sources.names import similar_names
+from finetune.datasets.splits import assign_splits, find_duplicates
+
+_SPOOL = "spool"
+
+
+class Skipped(NamedTuple):
+    """A file that is not in the shards.
+
+    Attributes:
+      path: the file.
+      kind: empty, not-a-picture, truncated, damaged, too-large, unsupported or unreadable.
+      detail: the reason.
+    """
+
+    path: str
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build wrote and met.
+
+    Attributes:
+      path: the dataset directory.
+      name: the dataset's name.
+      classes: class names in order.
+      counts: split name -> pictures of each class, in the order of `classes`; all three splits.
+      sizes: split name -> pictures.
+      num_pictures: pictures in the shards.
+      changes: what was done to how many pictures.
+      skipped: the files left out, with the reason.
+      ignored: files that are no pictures by name and first bytes.
+      empty_classes: folders without a usable picture; they are no class of the dataset.
+      without_validation: classes without a picture in val, where val was asked for.
+      without_training: classes whose pictures all lie in other splits of the source.
+      moved_to_training: pictures that train only because their class would have no other; with
+        others in the class, a later build gives them back to the split their content says.
+      duplicates: groups of files with the same content in several classes or splits.
+      repeated: how many files only repeat another of the same class and split.
+      hash: over contents, classes and splits.
+      outline: the folder tree as it was understood.
+      seconds: how long it took.
+    """
+
+    path: Path
+    name: str
+    classes: tuple[str, ...]
+    counts: dict[str, tuple[int, ...]]
+    sizes: dict[str, int]
+    num_pictures: int
+    changes: dict[str, int]
+    skipped: tuple[Skipped, ...]
+    ignored: tuple[str, ...]
+    empty_classes: tuple[str, ...]
+    without_validation: tuple[str, ...]
+    without_training: tuple[str, ...]
+    moved_to_training: tuple[str, ...]
+    duplicates: tuple[tuple[str, ...], ...]
+    repeated: int
+    hash: str
+    outline: str
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The object `data build --json` prints."""
+        return {
+            "path": str(self.path),
+            "name": self.name,
+            "classes": list(self.classes),
+            "counts": {
+                split: dict(zip(self.classes, counts, strict=True))
+                for split, counts in self.counts.items()
+            },
+            "pictures": self.num_pictures,
+            "changes": self.changes,
+            "skipped": [item._asdict() for item in self.skipped],
+            "ignored": list(self.ignored),
+            "empty_classes": list(self.empty_classes),
+            "without_validation": list(self.without_validation),
+            "without_training": list(self.without_training),
+            "moved_to_training": list(self.moved_to_training),
+            "duplicates": [list(group) for group in self.duplicates],
+            "repeated": self.repeated,
+            "hash": self.hash,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass
+class _Pictures:
+    """The usable pictures and what was met on the way."""
+
+    cleaned: CleanedPictures = field(default_factory=CleanedPictures)
+    skipped: list[Skipped] = field(default_factory=list)
+    changes: Counter[str] = field(default_factory=Counter)
+
+
+def build(
+    pictures: Path | str,
+    out: Path | str,
+    *,
+    val: float = 0.1,
+    test: float = 0.0,
+    shards: int | None = None,
+    processes: int | None = None,
+    on_error: Literal["skip", "fail"] = "skip",
+    max_side: int | None = None,
+    depth: int = 1,
+    manifest: Path | str | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> BuildResult:
+    """Makes a dataset directory of a folder of class folders.
+
+    Args:
+      pictures: folder of class folders, or of train, val and test folders of them.
+      out: the dataset directory to make.
+      val: share of pictures for validation, 0 to below 1.
+      test: share of pictures for the test split, 0 to below 1.
+      shards: files a split, at most one a picture; None: five, more for large data.
+      processes: worker processes; None: as many as there are cores.
+      on_error: "skip" leaves a broken picture out and reports it, "fail" stops at it.
+      max_side: larger pictures are shrunk to this many pixels on the longer side.
+      depth: how many levels of folders make a class's name.
+      manifest: CSV file of path, label and more (docs/formats/manifest.md), instead of folders.
+      overwrite: replace `out`.
+      progress: where it tells how far it is.
+
+    Raises:
+      UsageError: a share or number is out of range.
+      OutputExistsError: `out` is there and may not be replaced.
+      DataError: a broken picture under "fail", no usable picture, or levels that do not fit.
+    """
+    started = time.monotonic()
+    _check_options(val, test, on_error, shards, processes, max_side, depth)
+    out = Path(out)
+    _check_output(Path(pictures), out, overwrite)
+    source = find_source(
+        Path(pictures), depth, None if manifest is None else Path(manifest), progress=progress
+    )
+    _say_source(source, progress)
+    with atomic_directory(out, overwrite) as partial:
+        spool = partial / _SPOOL
+        spool.mkdir()
+        met = _clean_source(source, spool, processes, on_error, max_side, progress)
+        written = _write(source, met.cleaned, partial, spool, val, test, shards, progress)
+        for file in spool.iterdir():
+            file.unlink()
+        spool.rmdir()
+    duplicates, repeated = find_duplicates(source, met.cleaned, written.splits)
+    return BuildResult(
+        path=out,
+        name=source.name,
+        classes=written.classes,
+        counts=written.counts,
+        sizes=dict(zip(SPLITS, map(written.splits.count, SPLITS), strict=True)),
+        num_pictures=len(met.cleaned),
+        changes=dict(sorted(met.changes.items())),
+        skipped=tuple(met.skipped),
+        ignored=source.ignored,
+        empty_classes=tuple(name for name in source.classes if name not in written.classes),
+        without_validation=_lacking(written, "val") if val > 0 or "val" in source.splits else (),
+        without_training=_lacking(written, "train"),
+        moved_to_training=written.moved,
+        duplicates=duplicates,
+        repeated=repeated,
+        hash=written.content_hash,
+        outline=source.outline,
+        seconds=time.monotonic() - started,
+    )
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What went into the directory; `splits` has the split of each cleaned picture."""
+
+    classes: tuple[str, ...]
+    splits: list[str]
+    counts: dict[str, tuple[int, ...]]
+    content_hash: str
+    moved: tuple[str, ...]
+
+
+def _lacking(written: _Written, split: str) -> tuple[str, ...]:
+    """The classes without a picture in a split."""
+    counts = written.counts[split]
+    return tuple(name for name, count in zip(written.classes, counts, strict=True) if count == 0)
+
+
+def _write(
+    source: Source,
+    cleaned: CleanedPictures,
+    directory: Path,
+    spool: Path,
+    val: float,
+    test: float,
+    shards: int | None,
+    progress: Progress,
+) -> _Written:
+    """Writes the shards, dataset.json and labels.txt."""
+    classes, label_of = _filled_classes(source, cleaned)
+    splits, moved = assign_splits(source, cleaned, val, test)
+    order = cleaned.by_digest()
+    files: dict[str, list[Shard]] = {}
+    counts = {split: [0] * len(classes) for split in SPLITS}
+    with progress.task("Writing shards", len(order), "pictures") as task:
+        for split in SPLITS:
+            places = array("q", (place for place in order if splits[place] == split))
+            chosen = cleaned.picked(places)
+            for picture in chosen:
+                for label in source.items[picture.item].all_labels:
+                    counts[split][label_of[label]] += 1
+            for path, part in deal(directory, source.name, split, chosen, shards):
+                shard = write_shard(path, part, source, spool, label_of, classes)
+                files.setdefault(split, []).append(shard)
+                task.advance(len(part))
+    content_hash = _content_hash(source, cleaned, splits, order)
+    write_dataset_file(
+        directory,
+        name=source.name,
+        classes=classes,
+        splits=files,
+        counts=counts,
+        content_hash=content_hash,
+        multi_label=any(item.labels for item in source.items),
+    )
+    fixed = {split: tuple(numbers) for split, numbers in counts.items()}
+    moved_paths = tuple(source.items[cleaned.item(place)].path for place in moved)
+    return _Written(classes, splits, fixed, content_hash, moved_paths)
+
+
+def _check_options(
+    val: float,
+    test: float,
+    on_error: str,
+    shards: int | None,
+    processes: int | None,
+    max_side: int | None,
+    depth: int,
+) -> None:
+    if on_error not in ("skip", "fail"):
+        raise UsageError(
+            "--on-error is neither skip nor fail.", expected="skip or fail", received=repr(on_error)
+        )
+    shares = (val, test)
+    if not all(isinstance(share, (int, float)) for share in shares) or not (
+        0 <= val < 1 and 0 <= test < 1 and val + test < 1
+    ):
+        raise UsageError(
+            "The shares of validation and test pictures leave nothing to train on.",
+            expected="--val and --test from 0, together below 1",
+            received=f"--val {val!r} --test {test!r}",
+        )
+    for option, value in (
+        ("--shards", shards),
+        ("--processes", processes),
+        ("--max-side", max_side),
+        ("--depth", depth),
+    ):
+        if value is None and option != "--depth":
+            continue
+        if not isinstance(value, int) or value < 1:
+            raise UsageError(
+                f"{option} is no whole number from 1.", expected="1 or more", received=repr(value)
+            )
+
+
+def _check_output(pictures: Path, out: Path, overwrite: bool) -> None:
+    """--overwrite replaces datasets, not folders of other things, and never the pictures."""
+    refuse_existing(out, overwrite, is_directory=True)
+    if out.resolve() in (pictures.resolve(), *pictures.resolve().parents):
+        raise UsageError(
+            f"{out} holds the pictures and would be replaced.",
+            next_step="Name another output directory.",
+        )
+    if pictures.is_dir() and out.resolve().is_relative_to(pictures.resolve()):
+        raise UsageError(
+            f"{out} lies inside {pictures}: the next build would take it for pictures.",
+            next_step="Name an output directory beside it.",
+        )
+    if out.is_dir() and any(out.iterdir()) and not is_dataset_directory(out):
+        raise OutputExistsError(
+            f"{out} is there and is no dataset; --overwrite replaces datasets only.",
+            next_step="Name another output directory, or remove this one yourself.",
+        )
+
+
+def _say_source(source: Source, progress: Progress) -> None:
+    progress.say(
+        f"{source.root}: {len(source.items)} pictures in {len(source.classes)} classes "
+        f"({source.described})."
+    )
+    if source.splits:
+        progress.say(f"The source's own splits are kept: {', '.join(source.splits)}.")
+    for hint in source.hints:
+        progress.say(hint)
+    for names in similar_names(source.classes):
+        progress.say(f"Classes of nearly the same name: {', '.join(map(repr, names))}.")
+
+
+def _clean_source(
+    source: Source,
+    spool: Path,
+    processes: int | None,
+    on_error: str,
+    max_side: int | None,
+    progress: Progress,
+) -> _Pictures:
+    met = _Pictures()
+    for rejected in source.rejected:
+        _leave_out(met, str(source.root / rejected.path), rejected, on_error, progress)
+    paths = [item.path for item in source.items]
+    with progress.task("Reading pictures", len(paths), "pictures") as task:
+        for answer in clean_all(source.root, paths, spool, processes, max_side, source.reader):
+            task.advance()
+            if isinstance(answer, Cleaned):
+                met.cleaned.append(answer)
+                met.changes.update(answer.changes)
+                continue
+            _leave_out(met, str(source.root / paths[answer.item]), answer, on_error, progress)
+    if not met.cleaned:
+        raise DataError(
+            f"{source.root} has no usable picture:\n"
+            + listed(f"{item.path} {item.detail}" for item in met.skipped),
+            next_step="Replace the files named.",
+        )
+    return met
+
+
+def _leave_out(
+    met: _Pictures, path: str, answer: Rejected | RejectedItem, on_error: str, progress: Progress
+) -> None:
+    """Notes a picture that cannot be used, or stops at it."""
+    if on_error == "fail":
+        raise DataError(
+            f"{path} {answer.detail.rstrip('.')}.",
+            expected="a picture that decodes to its end (--on-error fail)",
+            next_step="Replace or remove the file, or leave it out with --on-error skip.",
+        )
+    met.skipped.append(Skipped(path, answer.kind, answer.detail))
+    progress.say(f"Skipped {path}: {answer.detail}".replace("\n", "\\n"))
+
+
+def _filled_classes(
+    source: Source, cleaned: Sequence[Cleaned]
+) -> tuple[tuple[str, ...], dict[int, int]]:
+    """The classes that have a usable picture, and the source's label -> theirs."""
+    filled = sorted(
+        {label for picture in cleaned for label in source.items[picture.item].all_labels}
+    )
+    classes = tuple(source.classes[label] for label in filled)
+    return classes, {label: place for place, label in enumerate(filled)}
+
+
+def _content_hash(
+    source: Source, cleaned: Sequence[Cleaned], split_of: Sequence[str], order: Sequence[int]
+) -> str:
+    digest = hashlib.sha256()
+    for place in order:
+        picture = cleaned[place]
+        name = "|".join(source.classes[each] for each in source.items[picture.item].all_labels)
+        digest.update(picture.digest)
+        digest.update(picture.encoding)
+        digest.update(f"{split_of[place]}/{name}\n".encode())
+        for box in source.items[picture.item].boxes:
+            digest.update(struct.pack("<4f", *box))
+    return f"sha256:{digest.hexdigest()}"

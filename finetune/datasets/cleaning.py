@@ -1,0 +1,263 @@
+"""Cleaning many picture files in worker processes. Only short answers cross between them.
+
+The workers are plain processes that read batches of paths and write answers, a line of JSON
+each. Unlike multiprocessing's they never run the caller's script again, so that a script needs
+no guard, and a notebook or a program read from stdin works as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from checkpoints.errors import DataError
+from finetune.datasets.picture_formats import PictureError
+from finetune.datasets.pictures import clean_bytes
+from finetune.datasets.sources import read_item
+
+_BATCH = 16
+_FEW_PICTURES = 64
+"""So few are cleaned before a second process would have started."""
+
+_WAITING_BATCHES = 4
+"""Batches a worker may have before it; their answers fit into a pipe."""
+
+_DETAIL_LENGTH = 200
+_DIGEST_BYTES = 16
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from finetune.datasets.cleaning import serve; serve()"
+)
+
+
+class Cleaned(NamedTuple):
+    """A usable picture.
+
+    Attributes:
+      item: its place in the list of paths.
+      digest: the first 16 bytes of the SHA-256 of what the source holds of it.
+      encoding: of the stored bytes where they differ from the file's, else empty.
+      format: "jpeg" or "png".
+      height: in pixels.
+      width: in pixels.
+      size: of the stored bytes.
+      changes: what was done to it.
+      spool: the file in the spool directory that holds the stored bytes; empty where they are
+        the first `size` bytes of the picture's own file.
+      offset: where in that file.
+    """
+
+    item: int
+    digest: bytes
+    encoding: bytes
+    format: str
+    height: int
+    width: int
+    size: int
+    changes: tuple[str, ...]
+    spool: str
+    offset: int
+
+
+class Rejected(NamedTuple):
+    """A picture that cannot be used.
+
+    Attributes:
+      item: its place in the list of paths.
+      kind: as in PictureError.
+      detail: the reason.
+    """
+
+    item: int
+    kind: str
+    detail: str
+
+
+def clean_all(
+    root: Path,
+    paths: Sequence[str],
+    spool: Path | None,
+    processes: int | None,
+    max_side: int | None,
+    reader: str = "files",
+) -> Iterator[Cleaned | Rejected]:
+    """Cleans pictures and answers in their order, a few batches ahead.
+
+    Args:
+      root: what the paths are relative to.
+      paths: of the source's items.
+      spool: an empty directory for re-encoded pictures, or None where only the answers count.
+      processes: worker processes; None: as many as there are cores, none for few pictures.
+      max_side: as for `finetune.datasets.pictures.clean`.
+      reader: of the source: what opens one item.
+
+    Raises:
+      DataError: a worker process died.
+    """
+    if processes is None:
+        processes = 1 if len(paths) <= _FEW_PICTURES else available_cores()
+    starts = range(0, len(paths), _BATCH)
+    processes = min(processes, len(starts))
+    if processes <= 1:
+        for start in starts:
+            batch = paths[start : start + _BATCH]
+            yield from _clean_batch(root, start, batch, spool, max_side, reader)
+        return
+    workers = [_Worker() for _ in range(processes)]
+    waiting: deque[_Worker] = deque()
+    try:
+        for number, start in enumerate(starts):
+            worker = workers[number % processes]
+            worker.ask(root, start, paths[start : start + _BATCH], spool, max_side, reader)
+            waiting.append(worker)
+            if len(waiting) >= processes * _WAITING_BATCHES:
+                yield from waiting.popleft().answers()
+        while waiting:
+            yield from waiting.popleft().answers()
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+class _Worker:
+    """A process that cleans batches in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._asked: deque[Sequence[str]] = deque()
+
+    def ask(
+        self,
+        root: Path,
+        start: int,
+        paths: Sequence[str],
+        spool: Path | None,
+        max_side: int | None,
+        reader: str,
+    ) -> None:
+        line = json.dumps([str(root), start, paths, spool and str(spool), max_side, reader])
+        self._asked.append(paths)
+        pipe = _open(self._process.stdin)
+        try:
+            pipe.write(line.encode("ascii") + b"\n")
+            pipe.flush()
+        except BrokenPipeError:
+            # It has died; `answers` finds no line and says so.
+            return
+
+    def answers(self) -> Iterator[Cleaned | Rejected]:
+        line = _open(self._process.stdout).readline()
+        paths = self._asked.popleft()
+        if not line:
+            raise DataError(
+                "A worker process died while it cleaned pictures.",
+                expected=f"an answer about {paths[0]} to {paths[-1]}",
+                received=f"exit {self._process.wait()}",
+                next_step="Use one process (--processes 1) to see at which picture.",
+            )
+        for answer in json.loads(line):
+            if len(answer) == len(Rejected._fields):
+                yield Rejected(*answer)
+                continue
+            picture = Cleaned(*answer)
+            yield picture._replace(
+                digest=bytes.fromhex(answer[1]),
+                encoding=bytes.fromhex(answer[2]),
+                format=sys.intern(picture.format),
+                changes=tuple(sys.intern(change) for change in picture.changes),
+            )
+
+    def stop(self) -> None:
+        """Ends the process; what it still does, nobody waits for."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                _open(pipe).close()
+        self._process.wait()
+
+
+def _open(pipe: IO[bytes] | None) -> IO[bytes]:
+    """The pipe, which is there because it was asked for."""
+    if pipe is None:
+        raise DataError("A worker process has no pipe.")
+    return pipe
+
+
+def serve() -> None:
+    """What a worker process does: a batch from stdin, its answers to stdout, until stdin ends."""
+    # An interrupt reaches the whole process group; the parent alone answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever a library prints must not stand between the answers.
+    os.dup2(2, 1)
+    for line in sys.stdin.buffer:
+        root, start, paths, spool, max_side, reader = json.loads(line)
+        cleaned = _clean_batch(Path(root), start, paths, spool and Path(spool), max_side, reader)
+        answers.write(json.dumps(cleaned, default=bytes.hex).encode("ascii") + b"\n")
+        answers.flush()
+
+
+def available_cores() -> int:
+    """The cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _clean_batch(
+    root: Path,
+    start: int,
+    paths: Sequence[str],
+    spool: Path | None,
+    max_side: int | None,
+    reader: str,
+) -> list[Cleaned | Rejected]:
+    return [
+        _clean_one(root, start + place, path, spool, max_side, reader)
+        for place, path in enumerate(paths)
+    ]
+
+
+def _clean_one(
+    root: Path, item: int, path: str, spool: Path | None, max_side: int | None, reader: str
+) -> Cleaned | Rejected:
+    full = root / path
+    try:
+        data = read_item(reader, root, path)
+        picture = clean_bytes(str(full), data, max_side)
+    except PictureError as error:
+        return Rejected(item, error.kind, error.detail[:_DETAIL_LENGTH])
+    digest = hashlib.sha256(data).digest()[:_DIGEST_BYTES]
+    spool_name, offset, encoding = "", 0, b""
+    if not data.startswith(picture.encoded):
+        encoding = hashlib.sha256(picture.encoded).digest()[:_DIGEST_BYTES]
+        if spool is not None:
+            spool_name = f"{os.getpid()}"
+            with (spool / spool_name).open("ab") as file:
+                offset = file.tell()
+                file.write(picture.encoded)
+    return Cleaned(
+        item,
+        digest,
+        encoding,
+        picture.format,
+        picture.height,
+        picture.width,
+        len(picture.encoded),
+        picture.changes,
+        spool_name,
+        offset,
+    )

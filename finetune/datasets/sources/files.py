@@ -1,0 +1,16 @@
+"""Pictures that are files of their own, as in class folders and manifests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from finetune.datasets.pictures import read_picture_file
+
+
+def read_item(root: Path, path: str) -> bytes:
+    """The bytes of the file.
+
+    Raises:
+      PictureError: it cannot be read or is too large.
+    """
+    return read_picture_file(root / path)

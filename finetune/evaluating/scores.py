@@ -1,0 +1,211 @@
+"""How good predictions are: accuracy, top 5, classes, confusion, calibration. Plain numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetune.evaluating.averages_lag import Lag
+from finetune.evaluating.calibration import Calibration, calibrate
+from finetune.evaluating.intervals import wilson_interval
+
+TOP = 5
+
+MISTAKES = 20
+"""How many of the most confident mistakes are named."""
+
+MOVING_AVERAGES, BATCH = "moving-averages", "batch"
+"""What batch norm normalised by."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The answers of a model on one split, and what they are worth.
+
+    Attributes:
+      classes: class names.
+      names: file name of each picture, in the order of the split.
+      labels: int64 [pictures], the true class of each.
+      probabilities: float32 [pictures, classes].
+      split: what was evaluated.
+      step: of the model, or None where it is not known.
+      folder: what the names are relative to, where that is known.
+      statistics: what batch norm normalised by: "moving-averages", or "batch" as a diagnostic.
+      lag: how the two compare, where that was asked for or moving averages lag plainly.
+    """
+
+    classes: tuple[str, ...]
+    names: tuple[str, ...]
+    labels: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    split: str
+    step: int | None
+    folder: Path | None = None
+    statistics: str = MOVING_AVERAGES
+    lag: Lag | None = None
+
+    @property
+    def count(self) -> int:
+        """How many pictures; each counts once."""
+        return len(self.labels)
+
+    @property
+    def predicted(self) -> NDArray[np.int64]:
+        """int64 [pictures], the most probable class of each; the lower one of equals."""
+        return self.probabilities.argmax(axis=1)
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether the most probable class is the true one: bool [pictures]."""
+        return self.predicted == self.labels
+
+    @property
+    def accuracy(self) -> float:
+        """Share of pictures whose most probable class is the true one."""
+        return float(self.right.mean())
+
+    @property
+    def accuracy_interval(self) -> tuple[float, float]:
+        """The 95 % interval of the accuracy (Wilson)."""
+        return wilson_interval(int(self.right.sum()), self.count)
+
+    @property
+    def top5(self) -> float | None:
+        """Share of pictures whose class is among the five most probable; None up to 5 classes."""
+        if len(self.classes) <= TOP:
+            return None
+        order = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :TOP]
+        return float((order == self.labels[:, None]).any(axis=1).mean())
+
+    def agreement(self, other: Evaluation) -> float:
+        """Share of pictures of which both say the same."""
+        same = (self.predicted == other.predicted).reshape(self.count, -1)
+        return float(same.all(axis=1).mean())
+
+    def confusion(self) -> NDArray[np.int64]:
+        """int64 [classes, classes]: row true, column predicted."""
+        size = len(self.classes)
+        flat = np.bincount(self.labels * size + self.predicted, minlength=size * size)
+        return flat.reshape(size, size)
+
+    def per_class(self) -> list[dict[str, Any]]:
+        """Count, precision, recall, its 95 % interval, and F1 of each class.
+
+        None where nothing defines a figure: precision of a class that was never said, recall of
+        one without pictures, F1 of one with neither.
+        """
+        confusion = self.confusion()
+        right = confusion.diagonal()
+        return [
+            {
+                "class": name,
+                "count": int(count),
+                "precision": float(hits / taken) if taken else None,
+                "recall": float(hits / count) if count else None,
+                "recall_interval": list(wilson_interval(int(hits), int(count))) if count else None,
+                # The harmonic mean of precision and recall, over whole numbers.
+                "f1": float(2 * hits / (count + taken)) if count + taken else None,
+            }
+            for name, hits, count, taken in zip(
+                self.classes, right, confusion.sum(axis=1), confusion.sum(axis=0), strict=True
+            )
+        ]
+
+    def calibration(self) -> Calibration:
+        """Whether the confidence of the answers is worth their accuracy."""
+        return calibrate(self.probabilities.max(axis=1), self.right)
+
+    def mistakes(self, limit: int = MISTAKES) -> list[dict[str, Any]]:
+        """The wrong answers, most confident first: odd pictures and wrong labels stand on top.
+
+        Args:
+          limit: how many at most.
+
+        Returns:
+          {path, label, predicted, probability} each, with the names of the classes.
+        """
+        predicted, confidences = self.predicted, self.probabilities.max(axis=1)
+        wrong = np.flatnonzero(~self.right)
+        order = wrong[np.argsort(-confidences[wrong], kind="stable")][:limit]
+        return [
+            {
+                "path": self.path_of(self.names[place]),
+                "label": self.classes[self.labels[place]],
+                "predicted": self.classes[predicted[place]],
+                "probability": float(confidences[place]),
+            }
+            for place in order
+        ]
+
+    def confusions(self, limit: int) -> list[tuple[str, str, int, int]]:
+        """The commonest confusions: true class, what was said, how often, of how many pictures.
+
+        Args:
+          limit: how many at most.
+        """
+        confusion = self.confusion()
+        totals = confusion.sum(axis=1)
+        wrong = confusion.copy()
+        np.fill_diagonal(wrong, 0)
+        places = np.argsort(-wrong, axis=None, kind="stable")[:limit]
+        pairs = [divmod(int(place), len(self.classes)) for place in places]
+        return [
+            (self.classes[true], self.classes[said], int(wrong[true, said]), int(totals[true]))
+            for true, said in pairs
+            if wrong[true, said]
+        ]
+
+    def path_of(self, name: str) -> str:
+        """Where a picture lies, as far as that is known."""
+        return name if self.folder is None else str(self.folder / name)
+
+    def as_json(self, pictures: bool = False) -> dict[str, Any]:
+        """What `evaluate --json` prints; with `pictures`, each picture's answer too."""
+        value: dict[str, Any] = {
+            "split": self.split,
+            "step": self.step,
+            "count": self.count,
+            "accuracy": self.accuracy,
+            "accuracy_interval": list(self.accuracy_interval),
+            "top5": self.top5,
+            "classes": list(self.classes),
+            "per_class": self.per_class(),
+            "confusion": self.confusion().tolist(),
+            "calibration": self.calibration().as_json(),
+            "mistakes": self.mistakes(),
+            "statistics": self.statistics,
+            "averages_lag": None if self.lag is None else self.lag.as_json(),
+        }
+        if pictures:
+            best = self.probabilities.max(axis=1)
+            value["pictures"] = [
+                {
+                    "name": name,
+                    "label": int(label),
+                    "predicted": int(predicted),
+                    "probability": float(probability),
+                }
+                for name, label, predicted, probability in zip(
+                    self.names, self.labels, self.predicted, best, strict=True
+                )
+            ]
+        return value
+
+
+def top_classes(
+    probabilities: NDArray[np.float32], classes: Sequence[str], top: int
+) -> list[dict[str, Any]]:
+    """The most probable classes of one picture, best first.
+
+    Args:
+      probabilities: float32 [classes].
+      classes: their names.
+      top: how many at most.
+    """
+    order = np.argsort(-probabilities, kind="stable")[:top]
+    return [{"label": classes[i], "probability": float(probabilities[i])} for i in order]

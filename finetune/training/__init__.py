@@ -1,0 +1,1 @@
+"""A training run: its graph, its options, its checkpoints and its end."""

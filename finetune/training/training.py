@@ -1,0 +1,145 @@
+"""Training by the recipe: restore the frozen, initialise the rest, train exactly the chosen scopes."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from checkpoints.errors import DataError, RunError
+from checkpoints.progress import SILENT, Progress
+from finetune.config import TrainConfig
+from finetune.datasets.dataset import check_labels
+from finetune.evaluating.multi_label import refuse_options
+from finetune.report import write_report
+from finetune.run import Run, read_json
+from finetune.training.checkpointing import clear_leftovers
+from finetune.training.result import RunResult
+from finetune.training.run_lock import LOCK, run_lock
+from finetune.training.trainer import Trainer
+from finetune.training_data import built_beside, find_dataset
+from finetune.weights import find_weights
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a full disk, a quota and a limit on the size of files are called."""
+
+
+def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
+    """Trains, or goes on with, a run.
+
+    Raises:
+      RunError: the directory holds an unfinished run, or something else, or somebody trains
+        there; or the disk is full.
+      PlanError: net and checkpoint do not fit, or a scope matches nothing.
+      DataError: labels and classes do not fit, or there is nothing to train on.
+      UsageError: an option needs one class a picture, and pictures have several.
+    """
+    run = Run(Path(config.run))
+    if config.resume and not run.exists():
+        raise RunError(
+            f"There is no run in {run.directory} to go on with.",
+            expected=f"{run.config_file.name} in it",
+            next_step="Leave --resume out to begin one.",
+        )
+    with run_lock(run.directory, progress):
+        try:
+            return _train(run, config, progress)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise RunError(
+                f"There is no room to write the files of the run {run.directory}.",
+                received=error.strerror,
+                next_step=f"Make room on the disk; --resume then goes on from step {run.step()}.",
+            ) from error
+
+
+def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
+    """What `train` does while it holds the run directory."""
+    clear_leftovers(run.directory)
+    if config.resume:
+        stored = run.read_config()
+        config = stored.resumed(config)
+        changes = config.changes_from(stored)
+        same_end = (config.steps, config.epochs) == (stored.steps, stored.epochs)
+        if same_end and config.patience == stored.patience and run.is_finished():
+            return _finished(run, progress)
+        if changes:
+            progress.say("Changed on resuming: " + "; ".join(changes) + ".")
+    elif run.exists() and not config.overwrite:
+        if run.is_finished():
+            return _finished(run, progress)
+        raise RunError(
+            f"{run.directory} holds an unfinished run, at step {run.step()} of "
+            f"{run.total_steps()}.",
+            next_step="Add --resume to go on with it, or --overwrite to start again.",
+        )
+    else:
+        _refuse_other_files(run)
+
+    dataset = find_dataset(config.data, built_beside(run.directory), progress=progress)
+    training = dataset.splits.get("train")
+    if training is None or training.count == 0:
+        raise DataError(
+            f"{config.data} has no training pictures.",
+            expected="a split named train",
+            received=", ".join(dataset.splits) or "no split",
+            next_step="slimtune data build PICTURES OUT makes one.",
+        )
+    if len(dataset.classes) < 2:
+        raise DataError(
+            f"{config.data} has one class, {dataset.classes[0]!r}: there is nothing to tell apart.",
+            expected="two classes or more",
+            next_step="Add pictures of other classes.",
+        )
+    check_labels(dataset)
+    refuse_options(config, dataset)
+    if config.resume and run.content_hash() not in ("", dataset.content_hash):
+        progress.say(
+            f"Warning: {config.data} holds other pictures than the run was begun with; it goes on "
+            "with these, and is not what one run on either would be."
+        )
+    steps = config.total_steps(training.count)
+    if run.step() > steps and config.resume:
+        raise RunError(
+            f"{run.directory} is at step {run.step()}, beyond the {steps} steps asked for.",
+            next_step="Ask for more --steps or --epochs.",
+        )
+    weights = find_weights(config.net, config.checkpoint, config.net_options, progress=progress)
+    result = Trainer(run, config, dataset, weights, steps, progress).train()
+    write_report(run.directory, progress=progress)
+    run.write_end(result.step)
+    return result
+
+
+def _refuse_other_files(run: Run) -> None:
+    """A new run goes into a new or empty directory, or replaces a run."""
+    if run.exists() or not run.directory.is_dir():
+        return
+    others = sorted(path.name for path in run.directory.iterdir() if path.name != LOCK)
+    if others:
+        raise RunError(
+            f"{run.directory} is not empty and holds no run.",
+            expected="a new or empty directory",
+            received=", ".join(others[:5]),
+            next_step="Name another --run.",
+        )
+
+
+def _finished(run: Run, progress: Progress) -> RunResult:
+    steps = run.total_steps()
+    progress.say(
+        f"{run.directory} is finished: {run.step()} of {steps} steps. To go on: --resume with "
+        f"more --steps or --epochs, as in --resume --steps {2 * steps}; --overwrite starts again."
+    )
+    evaluations = [entry for entry in run.read_metrics() if entry["split"] == "val"]
+    return RunResult(
+        run=str(run.directory),
+        step=run.step(),
+        loss=None,
+        accuracy=evaluations[-1]["accuracy"] if evaluations else None,
+        best_accuracy=run.best_accuracy(),
+        totals=read_json(run.plan_file)["totals"],
+        frozen_verified=0,
+        pictures_per_second=None,
+        finished_before=True,
+    )
