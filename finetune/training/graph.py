@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints.published import Net
-from checkpoints.scopes import in_scopes
 from exporters.runtime import load_tensorflow
 from finetune.config import TrainConfig
 from finetune.nets.build import BuiltNet, build_net
+from finetune.training.averages import updates_within
 from finetune.training.heads import Head
 from finetune.training.layer_rates import apply_gradients, clipped, rate_factors
 from finetune.training.losses import Target, total_loss
@@ -107,11 +107,7 @@ def build_training_step(
     gradients = clipped(
         tf.gradients(loss, list(variables), aggregation_method=summed), config.clip_norm
     )
-    updates = [
-        update
-        for update in v1.get_collection(v1.GraphKeys.UPDATE_OPS)
-        if in_scopes(update.name, phase.trainable)
-    ]
+    updates = updates_within(v1.get_collection(v1.GraphKeys.UPDATE_OPS), phase.trainable)
     factors = rate_factors(
         [variable.op.name for variable in variables],
         built.net.head_scopes,
