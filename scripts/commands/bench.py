@@ -20,9 +20,7 @@ FIGURES, PLOT, TABLE = "bench.json", "bench.png", "bench.md"
 
 @verb("bench", example="slimtune bench\nslimtune bench files --quick --json")
 @click.argument("group", type=click.Choice(list(GROUPS)), required=False)
-@click.option(
-    "--quick", is_flag=True, help="Fewer rounds and cases: a minute a group on two cores."
-)
+@click.option("--quick", is_flag=True, help="Fewer rounds and cases: one to three minutes a group.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
