@@ -27,6 +27,7 @@ def train(
 
     torch.manual_seed(0)
     model = timm.create_model("inception_v3", pretrained=False, num_classes=int(classes))
+    model = model.to(memory_format=torch.channels_last)  # more than twice as fast on a CPU
     model.train(layers == "all")
     if layers == "head":
         model.requires_grad_(False)
@@ -34,6 +35,7 @@ def train(
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=1e-4)
     images = torch.rand(int(batch), 3, int(size), int(size)) * 2 - 1
+    images = images.to(memory_format=torch.channels_last)
     labels = torch.randint(0, int(classes), (int(batch),))
 
     def run() -> dict[str, Any]:
