@@ -10,6 +10,7 @@ that goes on from a checkpoint drops what it would have dropped without stopping
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -62,15 +63,17 @@ def _with_modes(
     batch_norm_decay: float | None,
 ) -> Callable[..., Any]:
     tf = load_tensorflow()
+    parameters = list(inspect.signature(layer).parameters)
 
     def with_modes(*arguments: Any, **named: Any) -> Any:
+        named.update(zip(parameters, arguments, strict=False))
         scope = named.get("scope") or MODAL_LAYERS[name]
         path = f"{tf.compat.v1.get_variable_scope().name}/{getattr(scope, 'name', scope)}"
         if training_scopes is not None and not in_scopes(path, training_scopes):
             named["is_training"] = False
         if name == "batch_norm" and batch_norm_decay is not None:
             named["decay"] = batch_norm_decay
-        return layer(*arguments, **named)
+        return layer(**named)
 
     # tf-slim keeps the arguments of an arg_scope under this key of the layer.
     with_modes._key_op = layer._key_op  # type: ignore[attr-defined]
@@ -96,8 +99,15 @@ def _by_step(layer: Callable[..., Any], step: Any) -> Callable[..., Any]:
         seed: int | None = None,
     ) -> Any:
         if is_training is not True or noise_shape is not None or outputs_collections is not None:
+            # By name: an arg_scope around the layer gives its arguments by name too.
             return layer(
-                inputs, keep_prob, noise_shape, is_training, outputs_collections, scope, seed
+                inputs,
+                keep_prob=keep_prob,
+                noise_shape=noise_shape,
+                is_training=is_training,
+                outputs_collections=outputs_collections,
+                scope=scope,
+                seed=seed,
             )
         with v1.variable_scope(scope, "Dropout", [inputs]) as entered:
             graph_seed = tf.compat.v1.get_default_graph().seed or 0

@@ -4,6 +4,7 @@ import pytest
 
 from exporters.runtime import load_tensorflow
 from finetune.nets import build_net
+from finetune.nets.modes import layer_modes
 from finetune.slim import load_slim
 
 pytestmark = pytest.mark.tensorflow
@@ -60,3 +61,26 @@ def test_tf_slims_own_layers_are_put_back():
     before = (slim.batch_norm, slim.dropout, layers.batch_norm, slim.layers.dropout)
     build("inception_v3_sample", ("InceptionV3/Logits",))
     assert (slim.batch_norm, slim.dropout, layers.batch_norm, slim.layers.dropout) == before
+
+
+@pytest.mark.filterwarnings("ignore:`layer.apply` is deprecated")
+@pytest.mark.parametrize("by_place", [False, True])
+def test_dropout_outside_the_trained_scopes_drops_nothing_and_inside_by_the_step(by_place):
+    tf, slim = load_tensorflow(), load_slim()
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        step = v1.train.get_or_create_global_step()
+        values = tf.ones([4, 50])
+        with (
+            layer_modes(("Net/Logits",), step=step),
+            slim.arg_scope([slim.dropout], is_training=True),
+            v1.variable_scope("Net"),
+        ):
+            more = (None, True) if by_place else ()
+            outside = slim.dropout(values, 0.5, *more, scope="Body")
+            with v1.variable_scope("Logits"):
+                inside = slim.dropout(values, 0.5, *more)
+        session.run(v1.global_variables_initializer())
+        kept, dropped = session.run([outside, inside])
+    assert (kept == 1.0).all()
+    assert set(dropped.ravel()) == {0.0, 2.0}
