@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints.errors import PlanError
+from checkpoints.errors import PlanError, UsageError
 from checkpoints.plan import NetVariable
 from checkpoints.published import Net, get_net
 from exporters.runtime import load_tensorflow
@@ -19,6 +19,8 @@ from finetune.training.heads import LINEAR, Head, hidden_before_logits
 
 INPUT = "input"
 """Name of the placeholder of an inference graph."""
+
+_KEEP_PROB = "dropout_keep_prob"
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,22 @@ def build_net(
       head: hidden layers before the logits.
       step: the global step, an int64 scalar; with it dropout is a function of the graph's seed
         and the step alone.
+
+    Raises:
+      PlanError: the pictures are too small, or a function of the user's fails.
+      UsageError: hidden layers or dropout do not fit a net that is a function of the user's.
     """
     record = get_net(net) if isinstance(net, str) else net
     options: dict[str, Any] = {"depth_multiplier": record.depth_multiplier}
     if dropout is not None:
-        options["dropout_keep_prob"] = 1.0 - dropout
+        if isinstance(record, OwnNet) and not head.hidden and not record.takes(_KEEP_PROB):
+            raise UsageError(
+                f"--dropout: the function {record.name} has no parameter {_KEEP_PROB}.",
+                expected="(inputs, num_classes, is_training, dropout_keep_prob=...)",
+                received=f"--dropout {dropout:g}",
+                next_step="Give the function that parameter, or leave --dropout out.",
+            )
+        options[_KEEP_PROB] = 1.0 - dropout
     with (
         layer_modes(training_scopes, batch_norm_decay, step),
         hidden_before_logits(record.main_head, classes, head, is_training, dropout) as head_input,
@@ -90,6 +103,15 @@ def build_net(
                 received=str(error).split("\n")[0],
                 next_step="Give a larger --image-size, or leave it out.",
             ) from error
+    if head.hidden and head_input.last is None:
+        raise UsageError(
+            f"--hidden: the logits of {record.name} are no layer of tf_slim, before which hidden "
+            "layers could be put.",
+            expected="slim.fully_connected or slim.conv2d with num_classes outputs, called as "
+            f"tf_slim's attribute, in the scope {record.main_head}",
+            received=f"--hidden {','.join(map(str, head.hidden))}",
+            next_step="Build the hidden layers in the function, and leave --hidden out.",
+        )
     bottleneck = end_points[record.bottleneck]
     if bottleneck is head_input.last:
         bottleneck = head_input.bottleneck

@@ -6,16 +6,17 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints.errors import PlanError, UsageError, listed
+from checkpoints.errors import PlanError, SlimtuneError, UsageError, listed
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net, Paper
 from exporters.runtime import load_tensorflow
 from finetune.nets.file_options import NetOptions
-from finetune.slim import quietly
+from finetune.slim import load_slim, quietly
 
 BOTTLENECK = "bottleneck"
 DEFAULT_SIZE = 224
@@ -39,12 +40,16 @@ class OwnNet(Net):
         """The outermost scopes of its variables."""
         return self.scopes
 
+    def takes(self, option: str) -> bool:
+        """Whether the function has a parameter of this name, or takes any."""
+        return bool(_taken(load_function(self.builder), {option: None}))
+
     def build(
         self, images: Any, num_classes: int, is_training: bool, **options: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Calls the function with those options that it takes, and adds the bottleneck."""
         logits, end_points = _call(
-            load_function(self.builder), images, num_classes, is_training, options
+            self.builder, load_function(self.builder), images, num_classes, is_training, options
         )
         return logits, {BOTTLENECK: _input_of_last_layer(logits), **end_points}
 
@@ -52,24 +57,43 @@ class OwnNet(Net):
 def load_function(name: str) -> Callable[..., Any]:
     """The function that "module:function" names; modules of the current directory are found too.
 
+    tf-slim is loaded first, so that a module can import it as it was always imported.
+
     Raises:
       UsageError: there is no such module or function.
+      PlanError: the module's own code fails.
     """
+    load_slim()
     module, _, function = name.partition(":")
     here = os.getcwd()  # noqa: PTH109 - sys.path holds texts
     sys.path.insert(0, here)
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-        return found
-    except (ImportError, AttributeError) as error:
-        raise UsageError(
-            f"There is no function {name}.",
-            expected="MODULE:FUNCTION, the module in the current directory or installed",
-            received=error,
-            next_step="Set PYTHONPATH to the directory that the module lies in.",
+        loaded = importlib.import_module(module)
+    except ImportError as error:
+        raise _no_function(name, error) from error
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        own = [frame.filename for frame in frames if "importlib" not in frame.filename]
+        raise PlanError(
+            f"The module of {name} cannot be imported.",
+            received=_failure(error, own[0] if own else module),
+            next_step="Correct the module.",
         ) from error
     finally:
         sys.path.remove(here)
+    found: Callable[..., Any] | None = getattr(loaded, function, None)
+    if not callable(found):
+        raise _no_function(name, f"module {module!r} has no function {function!r}")
+    return found
+
+
+def _no_function(name: str, received: object) -> UsageError:
+    return UsageError(
+        f"There is no function {name}.",
+        expected="MODULE:FUNCTION, the module in the current directory or installed",
+        received=received,
+        next_step="Set PYTHONPATH to the directory that the module lies in.",
+    )
 
 
 @quietly
@@ -127,7 +151,7 @@ def _shapes(
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         images = v1.placeholder(tf.float32, [None, size, size, 3])
-        logits, _ = _call(function, images, classes, False, {})
+        logits, _ = _call(name, function, images, classes, False, {})
         if logits.shape.as_list()[1:] != [classes]:
             raise PlanError(
                 f"{name} does not give logits.",
@@ -140,13 +164,78 @@ def _shapes(
 
 
 def _call(
-    function: Callable[..., Any], images: Any, classes: int, is_training: bool, options: Any
+    name: str,
+    function: Callable[..., Any],
+    images: Any,
+    classes: int,
+    is_training: bool,
+    options: Any,
 ) -> tuple[Any, dict[str, Any]]:
+    taken = _taken(function, options)
+    expected = "a function (inputs, num_classes, is_training) -> (logits, end_points)"
+    found = call_own(name, expected, function, images, classes, is_training, **taken)
+    try:
+        logits, end_points = found
+        end_points = dict(end_points)
+    except (TypeError, ValueError) as error:
+        raise PlanError(
+            f"{name} does not give logits and end points.",
+            expected=f"{expected}, the end points a dict",
+            received=found,
+        ) from error
+    if not isinstance(logits, load_tensorflow().Tensor):
+        raise PlanError(
+            f"{name} does not give logits.",
+            expected=f"a tensor [batch, {classes}] for {classes} classes",
+            received=str(logits),
+        )
+    return logits, end_points
+
+
+def call_own(
+    name: str, expected: str, function: Callable[..., Any], *arguments: Any, **named: Any
+) -> Any:
+    """What a function of the user's gives.
+
+    Args:
+      name: "module:function", for the message.
+      expected: which arguments it has to take, for the message.
+      function: what is called.
+      *arguments: what it gets.
+      **named: what it gets by name.
+
+    Raises:
+      PlanError: it raises something; file, line and message are named.
+    """
+    try:
+        return function(*arguments, **named)
+    except SlimtuneError:
+        raise
+    except Exception as error:
+        code = getattr(function, "__code__", None)
+        raise PlanError(
+            f"The function {name} fails.",
+            expected=expected,
+            received=_failure(error, name if code is None else code.co_filename),
+            next_step="Correct the function.",
+        ) from error
+
+
+def _failure(error: Exception, file: str) -> str:
+    """What was raised, and the last line of the file that led to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    if isinstance(error, SyntaxError):
+        file, lines = error.filename or file, [error.lineno]
+    place = f"{file}, line {lines[-1]}" if lines else file
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]} ({place})"
+
+
+def _taken(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options that a function has parameters for."""
     parameters = inspect.signature(function).parameters
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    taken = {key: value for key, value in options.items() if takes_any or key in parameters}
-    logits, end_points = function(images, classes, is_training, **taken)
-    return logits, dict(end_points)
+    return {key: value for key, value in options.items() if takes_any or key in parameters}
 
 
 def _input_of_last_layer(logits: Any) -> Any:

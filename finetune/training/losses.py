@@ -11,7 +11,7 @@ from checkpoints.scopes import in_scope
 from exporters.runtime import load_tensorflow
 from finetune.config import TrainConfig
 from finetune.nets.build import BuiltNet
-from finetune.nets.own_net import load_function
+from finetune.nets.own_net import call_own, load_function
 
 AUXILIARY_WEIGHT = 0.4
 """Share of an auxiliary head's loss, as in "Going Deeper with Convolutions", section 5 (0.3)
@@ -62,7 +62,7 @@ def total_loss(
 
     Raises:
       UsageError: there is no such function for a loss of one's own.
-      PlanError: it gives something else than a loss.
+      PlanError: it fails, or gives something else than a loss.
     """
     tf = load_tensorflow()
     v1 = tf.compat.v1
@@ -143,7 +143,10 @@ def _head_loss(logits: Any, target: Target, config: TrainConfig) -> Any:
         return cross_entropy(logits, target, config.label_smoothing)
     tf = load_tensorflow()
     function = load_function(config.loss)
-    loss = function(labels=target.labels, logits=logits)
+    expected = "a function (labels, logits) that gives a float tensor"
+    loss = call_own(
+        f"--loss {config.loss}", expected, function, labels=target.labels, logits=logits
+    )
     if (
         not isinstance(loss, tf.Tensor)
         or not loss.dtype.is_floating

@@ -191,3 +191,21 @@ def test_a_function_that_gives_no_loss_is_refused(session, own_loss, value):
 def test_a_loss_that_cannot_be_loaded_is_named(session):
     with pytest.raises(UsageError, match="There is no function nowhere:loss"):
         total(session, loss="nowhere:loss")
+
+
+def failing(labels, logits):
+    raise ValueError("my own fault")
+
+
+@pytest.mark.parametrize(
+    ("function", "received"),
+    [
+        (failing, f"ValueError: my own fault ({__file__}, line "),
+        (lambda wanted, made: made, "TypeError: "),
+    ],
+)
+def test_a_loss_that_fails_is_told_with_its_file_and_message(session, own_loss, function, received):
+    with pytest.raises(PlanError, match=r"The function --loss slimtune_own_loss:loss fails\.") as e:
+        total(session, loss=own_loss(function))
+    assert e.value.received.startswith(received)
+    assert __file__ in e.value.received
