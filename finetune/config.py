@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -229,19 +230,13 @@ class TrainConfig:
         Raises:
           RunError: an option was given that a resumed run cannot change.
         """
+        resumable = ("data", *RESUMABLE)
         changes: dict[str, Any] = {"run": wanted.run, "resume": True}
-        refused = []
         for field in dataclasses.fields(self):
             given = getattr(wanted, field.name)
-            if field.name in ("run", *NOT_STORED) or given == field.default:
-                continue
-            if field.name in RESUMABLE or field.name == "data":
+            if field.name in resumable and given != field.default:
                 changes[field.name] = given
-            elif given != getattr(self, field.name):
-                refused.append(
-                    f"{_flag(field.name)}: the run has {getattr(self, field.name)!r}, "
-                    f"received {given!r}"
-                )
+        refused = self.differing(wanted, besides=resumable)
         if refused:
             raise RunError(
                 f"The run in {wanted.run} was begun with other options:\n{listed(refused)}",
@@ -253,6 +248,22 @@ class TrainConfig:
         if "epochs" in changes:
             changes.setdefault("steps", None)
         return dataclasses.replace(self, **changes)
+
+    def differing(self, wanted: TrainConfig, besides: Sequence[str] = ()) -> list[str]:
+        """The options given now that this configuration has otherwise, both values named.
+
+        Args:
+          wanted: the options given now; those left at their defaults are not looked at.
+          besides: options that may differ.
+        """
+        ignored = ("run", *NOT_STORED, *besides)
+        return [
+            f"{_flag(field.name)}: the run has {getattr(self, field.name)!r}, "
+            f"received {getattr(wanted, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if field.name not in ignored
+            and getattr(wanted, field.name) not in (field.default, getattr(self, field.name))
+        ]
 
     def changes_from(self, before: TrainConfig) -> list[str]:
         """The options that differ, as in "--steps: 200, was 100"."""

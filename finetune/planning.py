@@ -16,6 +16,7 @@ from checkpoints.partition import make_plan
 from checkpoints.plan import Plan, PlannedVariable
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net
+from checkpoints.scopes import clean_scopes, in_scope, require_matches
 from finetune.nets.file_options import NetOptions
 from finetune.training.heads import LINEAR, Head
 from finetune.weights import NONE, Weights, find_weights
@@ -86,6 +87,30 @@ def plan_variables(
             checkpoint=weights.name,
             head_scopes=weights.net.head_scopes,
         )
+
+
+def refuse_unknown_scopes(
+    weights: Weights,
+    scopes: Iterable[str],
+    exclude: Sequence[str] | None,
+    allow_missing: str | None,
+) -> None:
+    """Finds scopes that no variable stands in before the net is built, by the checkpoint's names.
+
+    Heads need not be in the checkpoint. Where other variables need not either, nothing is
+    refused: the plan of the built net decides.
+
+    Raises:
+      PlanError: a scope holds no variable; near names are told.
+    """
+    if exclude or allow_missing is not None:
+        return
+    heads = weights.net.head_scopes
+    body = clean_scopes(scopes)
+    body = tuple(s for s in body if not any(in_scope(s, h) or in_scope(h, s) for h in heads))
+    with weights.open() as saved:
+        if saved is not None:
+            require_matches(body, list(saved), "--trainable")
 
 
 def default_trainable(net: Net, trainable: Sequence[str]) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from checkpoints import family
-from checkpoints.errors import RunError
+from checkpoints.errors import CheckpointError, RunError, listed
 from checkpoints.files import temporary_beside
 from checkpoints.temporary_names import PARTIAL
+from checkpoints.verifying import verify
 from exporters.runtime import load_tensorflow
 from finetune.run import PREFIX, Run, step_of
 
@@ -106,6 +107,37 @@ def own_steps(directory: Path) -> list[int]:
     """The steps of the run's own checkpoints that have an index."""
     matches = (_OWN_FILE.fullmatch(file.name) for file in directory.glob(f"{PREFIX}-*.index"))
     return [step_of(Path(match[1])) for match in matches if match]
+
+
+def require_whole(run: Run) -> None:
+    """Compares the checkpoint that a run goes on from with its checksums.
+
+    Raises:
+      CheckpointError: it is damaged or lacks a file; an older one that is whole is named.
+    """
+    latest = run.latest()
+    if latest is None:
+        return
+    problems = verify(latest).problems
+    if not problems:
+        return
+    older = sorted((s for s in own_steps(run.directory) if s < step_of(latest)), reverse=True)
+    whole = next((s for s in older if verify(run.directory / f"{PREFIX}-{s}").is_ok), None)
+    best = run.best_directory
+    if whole is not None:
+        next_step = (
+            f"Move {latest}.* away: --resume then goes on from step {whole}, which is whole."
+        )
+    elif family.latest(best) is not None and verify(best).is_ok:
+        next_step = f"Begin a new --run from --checkpoint {best}, of step {run.best_step()}."
+    else:
+        next_step = "Start again with --overwrite; no other checkpoint of the run is whole."
+    raise CheckpointError(
+        f"The checkpoint {latest}, from which the run would go on, is damaged.",
+        expected="its files as they were written",
+        received=listed(f"{one.path}: {one.detail}" for one in problems[:3]).strip(),
+        next_step=next_step,
+    )
 
 
 def clear_leftovers(directory: Path) -> None:

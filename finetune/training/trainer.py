@@ -17,7 +17,7 @@ from finetune.datasets.dataset import Dataset
 from finetune.evaluating.evaluation import evaluate
 from finetune.nets.build import net_variables
 from finetune.pipeline_errors import data_errors
-from finetune.planning import BoundPlan, plan_variables
+from finetune.planning import BoundPlan, plan_variables, refuse_unknown_scopes
 from finetune.preprocessing import Preprocessing
 from finetune.run import Run
 from finetune.signature import write_inference_graph
@@ -84,6 +84,12 @@ class Trainer:
 
     def train(self) -> RunResult:
         """Runs what is left of each phase, and proves what it froze unchanged."""
+        refuse_unknown_scopes(
+            self.weights,
+            self.phases[-1].trainable,
+            self.config.exclude,
+            self.config.allow_missing,
+        )
         first = self.step = self.run.step() if self.config.resume else 0
         # A run that was ended after its last step may lack its last evaluation.
         left = [phase for phase in self.phases if phase.last > first] or [self.phases[-1]]
@@ -244,8 +250,12 @@ class Trainer:
                     raise RunError(
                         f"The loss at step {step} is no number.",
                         received=self.loss,
-                        next_step=f"Lower --learning-rate ({phase.schedule.first:g}); the last "
-                        "good checkpoint is kept.",
+                        next_step=f"Lower --learning-rate ({phase.schedule.first:g}); "
+                        + (
+                            f"the checkpoint of step {self.run.step()} is kept."
+                            if self.run.latest()
+                            else "no checkpoint was written yet."
+                        ),
                     )
                 evaluates = step % eval_every == 0 or step == phase.last
                 if step == first + 1 or evaluates or now - logged_at >= LOG_SECONDS:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from checkpoints.errors import DataError, RunError
+from checkpoints.errors import DataError, RunError, listed
 from checkpoints.progress import SILENT, Progress
 from finetune.config import TrainConfig
-from finetune.datasets.dataset import check_labels
+from finetune.datasets.dataset import check_labels, is_dataset_directory, read_dataset
 from finetune.evaluating.multi_label import refuse_options
 from finetune.report import write_report
 from finetune.run import Run, read_json
-from finetune.training.checkpointing import clear_leftovers
+from finetune.training.checkpointing import clear_leftovers, require_whole
 from finetune.training.result import RunResult
 from finetune.training.run_lock import LOCK, run_lock
 from finetune.training.trainer import Trainer
@@ -27,8 +27,9 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
     """Trains, or goes on with, a run.
 
     Raises:
-      RunError: the directory holds an unfinished run, or something else, or somebody trains
-        there; or the disk is full.
+      RunError: the directory holds an unfinished run, or a finished one with other options, or
+        something else, or somebody trains there; or the disk is full.
+      CheckpointError: the checkpoint to go on from is damaged.
       PlanError: net and checkpoint do not fit, or a scope matches nothing.
       DataError: labels and classes do not fit, or there is nothing to train on.
       UsageError: an option needs one class a picture, and pictures have several.
@@ -58,15 +59,18 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
     clear_leftovers(run.directory)
     if config.resume:
         stored = run.read_config()
-        config = stored.resumed(config)
+        wanted, config = config, stored.resumed(config)
         changes = config.changes_from(stored)
         same_end = (config.steps, config.epochs) == (stored.steps, stored.epochs)
         if same_end and config.patience == stored.patience and run.is_finished():
+            _refuse_other_options(run, stored, wanted)
             return _finished(run, progress)
+        require_whole(run)
         if changes:
             progress.say("Changed on resuming: " + "; ".join(changes) + ".")
     elif run.exists() and not config.overwrite:
         if run.is_finished():
+            _refuse_other_options(run, run.read_config(), config)
             return _finished(run, progress)
         raise RunError(
             f"{run.directory} holds an unfinished run, at step {run.step()} of "
@@ -122,6 +126,28 @@ def _refuse_other_files(run: Run) -> None:
             expected="a new or empty directory",
             received=", ".join(others[:5]),
             next_step="Name another --run.",
+        )
+
+
+def _refuse_other_options(run: Run, stored: TrainConfig, wanted: TrainConfig) -> None:
+    """A finished run answers only to the options and the data it was trained with."""
+    refused = stored.differing(wanted, besides=("data",))
+    is_same = Path(wanted.data).resolve() == Path(stored.data).resolve()
+    hashes = {run.content_hash()}
+    if is_dataset_directory(Path(wanted.data)):
+        hashes.add(read_dataset(Path(wanted.data)).content_hash)
+    if "" not in hashes and len(hashes) == 2:
+        refused.insert(
+            0, f"DATA: the run has {stored.data}, received other pictures in {wanted.data}"
+        )
+    elif not is_same and ("" in hashes or not is_dataset_directory(Path(wanted.data))):
+        refused.insert(0, f"DATA: the run has {stored.data}, received {wanted.data}")
+    if refused:
+        raise RunError(
+            f"The run in {run.directory} is finished, and had other options:\n{listed(refused)}",
+            expected="the options it was begun with, or none",
+            next_step="--resume with more --steps or --epochs goes on with it; --overwrite starts "
+            "again; another --run begins a new one.",
         )
 
 

@@ -1,6 +1,7 @@
 """Training a tiny net: what changes, what must not, what is refused, what is left behind."""
 
 import json
+import shutil
 import struct
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from PIL import Image
 
 import checkpoints
-from checkpoints.errors import DataError, PlanError, RunError
+from checkpoints.errors import CheckpointError, DataError, PlanError, RunError
 from exporters.runtime import load_tensorflow
 from finetune import TrainConfig, evaluate, train
 from finetune.run import Run
@@ -275,3 +276,56 @@ def test_a_loss_that_is_no_number_ends_the_run_with_the_rate_named(colours, run,
             )
         )
     assert "Lower --learning-rate (1e+30)" in caught.value.next_step
+    assert "no checkpoint was written yet" in caught.value.next_step
+
+
+def test_a_finished_run_refuses_other_options_and_other_data(
+    colours, colour_pictures, run, tiny_net
+):
+    train(config(colours, run, checkpoint="none"))
+    before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
+    for options in ({}, {"resume": True}):
+        with pytest.raises(RunError) as caught:
+            train(config(colours, run, learning_rate=0.5, seed=3, **options))
+        assert "--seed: the run has 0, received 3" in caught.value.message
+    assert before == {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
+    with pytest.raises(RunError) as caught:
+        train(config(colours, run, loss="a:b", steps=9))
+    assert "--loss: the run has None, received 'a:b'" in caught.value.message
+    assert "--steps: the run has 2, received 9" in caught.value.message
+    assert "--resume with more --steps" in caught.value.next_step
+    with pytest.raises(RunError) as caught:
+        train(config(colour_pictures, run))
+    assert f"DATA: the run has {colours}, received {colour_pictures}" in caught.value.message
+    moved = run.parent / "moved"
+    shutil.copytree(colours, moved)
+    assert train(config(moved, run, steps=None, learning_rate=None)).finished_before
+
+
+def test_a_damaged_checkpoint_is_told_before_going_on(colours, run, tiny_net):
+    train(config(colours, run, checkpoint="none", steps=4, eval_every=2))
+    newest = run / "model.ckpt-4.data-00000-of-00001"
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:100] + b"\xff" * 8 + whole[108:])
+    with pytest.raises(CheckpointError, match=r"model\.ckpt-4, from which .* is damaged") as caught:
+        train(config(colours, run, steps=6, resume=True))
+    assert caught.value.next_step.endswith("then goes on from step 2, which is whole.")
+    newest.unlink()
+    (run / "model.ckpt-2.index").unlink()
+    with pytest.raises(CheckpointError) as caught:
+        train(config(colours, run, steps=6, resume=True))
+    assert f"--checkpoint {run / 'best'}" in caught.value.next_step
+    shutil.rmtree(run / "best")
+    with pytest.raises(CheckpointError) as caught:
+        train(config(colours, run, steps=6, resume=True))
+    assert "Start again with --overwrite" in caught.value.next_step
+
+
+def test_a_misspelled_scope_is_told_before_the_net_is_built(
+    colours, run, tiny_checkpoint, monkeypatch
+):
+    monkeypatch.setattr("finetune.training.trainer.build_training_net", None)
+    with pytest.raises(PlanError, match="--trainable names a scope") as caught:
+        train(config(colours, run, checkpoint=str(tiny_checkpoint), trainable=("Tiny/Conv2d_2",)))
+    assert "Tiny/Conv2d_1" in caught.value.message
+    assert not run.exists()
