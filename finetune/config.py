@@ -37,6 +37,11 @@ RESUMABLE = (
 
 NOT_STORED = ("resume", "overwrite")
 
+BROKEN_FILE = (
+    "Put the file back from a copy, or begin again: train with --overwrite or another --run."
+)
+"""What to do where a file of a run is not what train wrote."""
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -149,23 +154,32 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Raises UsageError with every option that makes no sense."""
-        problems = [
-            f"{_flag(name)}: expected {expected}, received {getattr(self, name)!r}"
+        wrong = {
+            name: expected
             for name, expected, is_right in CHECKS
             if getattr(self, name) is not None and not is_right(getattr(self, name))
+        }
+        problems = [
+            f"{_flag(name)}: expected {expected}, received {getattr(self, name)!r}"
+            for name, expected in wrong.items()
         ]
+        received = [f"{_flag(name)} {getattr(self, name)!r}" for name in wrong]
         if self.steps is not None and self.epochs is not None:
             problems.append("--steps and --epochs: expected one of them, received both")
+            received.append(f"--steps {self.steps} --epochs {self.epochs}")
         if self.resume and self.overwrite:
             problems.append("--resume and --overwrite: expected one of them, received both")
+            received.append("--resume --overwrite")
         if self.loss is not None and (self.label_smoothing or self.class_weights):
             problems.append(
                 "--loss: expected neither --label-smoothing nor --class-weights with a loss of "
                 "one's own"
             )
+            received.append(f"--loss {self.loss} with one of them")
         if problems:
             raise UsageError(
                 "The training options do not fit:\n" + listed(problems),
+                received=", ".join(received),
                 next_step="slimtune train --help",
             )
 
@@ -212,6 +226,7 @@ class TrainConfig:
                 f"{source} is not what train writes.",
                 expected=f"an object with some of {', '.join(sorted(names))}",
                 received=sorted(stored) if isinstance(stored, dict) else type(stored).__name__,
+                next_step=BROKEN_FILE,
             )
         values: dict[str, Any] = {
             n: tuple(v) if isinstance(v, list) else v for n, v in stored.items()
@@ -219,7 +234,9 @@ class TrainConfig:
         try:
             return cls(**values)
         except (UsageError, TypeError) as error:
-            raise RunError(f"{source} holds options that do not fit.", received=error) from error
+            raise RunError(
+                f"{source} holds options that do not fit.", received=error, next_step=BROKEN_FILE
+            ) from error
 
     def resumed(self, wanted: TrainConfig) -> TrainConfig:
         """This stored configuration with what a resumed run may change.

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from checkpoints import family
 from checkpoints.errors import RunError
 from checkpoints.files import atomic_directory, write_json, write_text
-from finetune.config import TrainConfig
+from finetune.config import BROKEN_FILE, TrainConfig
 
 PREFIX = "model.ckpt"
 TOTAL_STEPS = "total_steps"
@@ -230,7 +230,12 @@ def read_json(file: Path) -> Any:
             next_step="Name the directory given to train --run.",
         ) from error
     except ValueError as error:
-        raise RunError(f"{file} is no JSON.", received=error) from error
+        raise RunError(
+            f"{file} is no JSON.",
+            expected="the file as train wrote it",
+            received=error,
+            next_step=BROKEN_FILE,
+        ) from error
 
 
 def step_of(prefix: Path) -> int:

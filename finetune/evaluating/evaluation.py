@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.errors import DataError, UnsupportedError, UsageError, listed
+from checkpoints.errors import DataError, NotFoundError, UnsupportedError, UsageError, listed
 from checkpoints.progress import SILENT, Progress
 from finetune.datasets.dataset import Dataset, check_labels, is_dataset_directory
 from finetune.datasets.record_index import read_index
@@ -187,7 +187,20 @@ def is_model(path: Path) -> bool:
 
 
 def default_split(data: str | Path | Dataset, dataset: Dataset) -> str:
-    """The pictures held out: val, else test; an IDX directory brings its own test."""
+    """The pictures held out: val, else test; an IDX directory brings its own test.
+
+    Raises:
+      NotFoundError: there are neither; names the splits there are.
+    """
+    if not {"val", "test"} & set(dataset.splits):
+        splits = ", ".join(dataset.splits)
+        raise NotFoundError(
+            f"{dataset.path} has no pictures held out for an evaluation.",
+            expected="a split val or test",
+            received=splits or "no split",
+            next_step=f"Name the split with --split ({splits}), or build the dataset with --val "
+            "or --test.",
+        )
     is_idx = not isinstance(data, Dataset) and idx.recognises(Path(data))
     return "test" if is_idx or "val" not in dataset.splits else "val"
 

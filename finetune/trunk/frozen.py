@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from checkpoints.errors import GraphError
 from checkpoints.messages import GraphDef
 from checkpoints.progress import SILENT, Progress
 from exporters.freezing import prepare
@@ -97,7 +98,18 @@ def freeze_trunk(
     Raises:
       GraphError: the part cannot be frozen.
     """
-    frozen = prepare(as_graph(graph), values, outputs=[output], inputs=[pictures])
+    try:
+        frozen = prepare(as_graph(graph), values, outputs=[output], inputs=[pictures])
+    except GraphError as error:
+        # The advice of an export does not help somebody who trains.
+        raise GraphError(
+            error.message,
+            expected=error.expected,
+            received=error.received,
+            next_step="In a function of your own, build frozen layers with slim.batch_norm and "
+            "slim.dropout, whose mode follows --trainable, or with is_training=False; or train "
+            "everything with --trainable all.",
+        ) from error
     return Trunk(frozen_graph_def(frozen), str(frozen.inputs[0]), str(frozen.outputs[0]), shape)
 
 

@@ -24,6 +24,10 @@ def test_every_option_that_makes_no_sense_is_named_at_once():
         "  --steps and --epochs: expected one of them, received both"
     )
     assert caught.value.exit_code == 2
+    assert caught.value.received == (
+        "--steps 0, --batch-size -1, --decay-steps 0, --dropout 1.0, --optimizer 'adamw', "
+        "--steps 0 --epochs 3"
+    )
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
@@ -58,8 +62,9 @@ def test_something_else_than_a_configuration_is_refused(stored):
 
 def test_stored_options_that_do_not_fit_are_refused():
     stored = {**config().as_json(), "batch_size": "many"}
-    with pytest.raises(RunError, match=r"c\.json holds options that do not fit"):
+    with pytest.raises(RunError, match=r"c\.json holds options that do not fit") as caught:
         TrainConfig.from_json(stored, Path("c.json"))
+    assert "--overwrite" in caught.value.next_step
 
 
 def test_a_resumed_run_may_go_on_longer_or_slower_and_keeps_the_rest():

@@ -1,13 +1,16 @@
 """What a model is worth on a split, by a model of which every answer is known."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from checkpoints.errors import DataError, UnsupportedError, UsageError
+from checkpoints.errors import DataError, NotFoundError, UnsupportedError, UsageError
 from finetune import evaluate
+from finetune.datasets.dataset import read_dataset
 from finetune.evaluating.batch_statistics import equal_batches
+from finetune.evaluating.evaluation import default_split
 from finetune.model import open_model
 
 pytestmark = pytest.mark.tensorflow
@@ -160,9 +163,6 @@ def test_classes_that_the_model_does_not_know(colour_model, colours, tmp_path):
 
 
 def test_an_idx_directory_brings_its_own_test_pictures(tmp_path, colours):
-    from finetune.datasets.dataset import read_dataset
-    from finetune.evaluating.evaluation import default_split
-
     dataset = read_dataset(colours)
     for name in ("images-idx3", "labels-idx1"):
         (tmp_path / f"train-{name}-ubyte.gz").write_bytes(b"")
@@ -177,3 +177,12 @@ def test_a_class_before_those_of_the_data_counts(colour_model, colours, tmp_path
     assert found.classes == ("background", "blue", "green", "red")
     assert found.confusion().diagonal().tolist() == found.confusion().sum(axis=1).tolist()
     assert found.per_class()[0]["count"] == 0
+
+
+def test_a_dataset_without_pictures_held_out_names_its_splits(colours):
+    dataset = read_dataset(colours)
+    dataset = replace(dataset, splits={"train": dataset.splits["train"]})
+    with pytest.raises(NotFoundError, match="no pictures held out") as caught:
+        default_split(dataset, dataset)
+    assert caught.value.received == "train"
+    assert "--split (train)" in caught.value.next_step

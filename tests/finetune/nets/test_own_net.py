@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from checkpoints.errors import PlanError, UsageError
+from checkpoints.errors import GraphError, PlanError, UsageError
 from exporters.runtime import load_tensorflow
+from finetune import TrainConfig, train
 from finetune.nets import build_net
 from finetune.nets.file_options import NetOptions
 from finetune.nets.own_net import load_function, read_own_net
@@ -31,6 +32,15 @@ def products(inputs, num_classes, is_training):
     with v1.variable_scope("N/Logits"):
         weights = v1.get_variable("weights", [3, num_classes])
     return tf.matmul(tf.reduce_mean(inputs, [1, 2]), weights), {}
+
+def by_hand(inputs, num_classes, is_training):
+    with v1.variable_scope("N"):
+        scale = v1.get_variable("c1/gamma", [3], initializer=v1.ones_initializer())
+        mean = v1.get_variable("c1/mean", [3], trainable=False)
+        net, _, _ = v1.nn.fused_batch_norm(inputs, scale, scale, is_training=is_training,
+            **({} if is_training else {"mean": mean, "variance": scale}))
+        net = tf.reduce_mean(net, [1, 2])
+        return slim.fully_connected(net, num_classes, activation_fn=None, scope="Logits"), {}
 
 def raises(inputs, num_classes, is_training):
     raise ValueError("my own fault")
@@ -91,7 +101,7 @@ def test_dropout_is_built_where_the_function_takes_it_and_refused_elsewhere(nets
 @pytest.mark.parametrize(
     ("function", "message", "received"),
     [
-        ("raises", "fails", "ValueError: my own fault (FILE, line 21)"),
+        ("raises", "fails", "ValueError: my own fault (FILE, line 30)"),
         ("wrong_arguments", "fails", "TypeError: wrong_arguments() takes 1 positional argument"),
         ("alone", "does not give logits and end points", "Tensor("),
         ("nothing", "does not give logits", "None"),
@@ -126,3 +136,15 @@ def test_a_module_without_the_function_is_told(nets):
     with pytest.raises(UsageError, match="There is no function") as caught:
         load_function(f"{nets}:missing")
     assert "has no function 'missing'" in caught.value.received
+
+
+def test_a_frozen_part_with_batch_norm_by_hand_gets_advice_that_train_knows(
+    nets, colours, tmp_path
+):
+    options = {"checkpoint": "none", "image_size": 16, "steps": 2, "batch_size": 8}
+    with pytest.raises(GraphError, match="in training mode") as caught:
+        train(TrainConfig(str(colours), str(tmp_path / "run"), net=f"{nets}:by_hand", **options))
+    assert "--keep-training" not in str(caught.value)
+    assert "with is_training=False; or train everything with --trainable all" in (
+        caught.value.next_step
+    )
