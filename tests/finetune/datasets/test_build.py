@@ -34,7 +34,7 @@ def jpeg(number, size=(12, 9)):
 
 def run_python(*arguments, program=None, cwd=None, **variables):
     """Runs Python in a process of its own, which finds the packages wherever it starts."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | variables
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])} | variables
     return subprocess.run(
         [sys.executable, *arguments],
         check=False,

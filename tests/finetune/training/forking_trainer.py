@@ -22,7 +22,7 @@ from finetune.slim import load_slim
 
 def _register_tiny_net():
     spec = importlib.util.spec_from_file_location(
-        "slimtune_tiny_fixtures", Path(__file__).with_name("conftest.py")
+        "slimtune_tiny_fixtures", Path(__file__).parents[1] / "conftest.py"
     )
     fixtures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fixtures)
