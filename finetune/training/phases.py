@@ -112,6 +112,7 @@ def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tup
             f"--unfreeze-at names steps outside the run's {steps} steps:\n"
             + listed(f"step {stage.at}: {', '.join(stage.scopes)}" for stage in outside),
             expected=f"steps from 1 to {steps - 1}" if steps > 1 else "a run of two steps or more",
+            received=", ".join(f"step {stage.at}" for stage in outside),
             next_step="Ask for more --steps or --epochs, or unfreeze earlier.",
         )
     bounds = [0, *(stage.at for stage in stages), steps]
