@@ -26,11 +26,13 @@ def cases(directory, progress):
 
 @pytest.fixture
 def files_group(tmp_path, monkeypatch):
-    """Lets `bench files` run the two programs it is given."""
+    """Lets `bench files`, then the only group, run the two programs it is given."""
 
     def use(*codes):
         (tmp_path / "tiny_files.py").write_text(GROUP.format(codes=codes))
         monkeypatch.syspath_prepend(str(tmp_path))
+        for name in set(runner.GROUPS) - {"files"}:
+            monkeypatch.delitem(runner.GROUPS, name)
         monkeypatch.setitem(runner.GROUPS, "files", "tiny_files")
         monkeypatch.delitem(runner.importlib.sys.modules, "tiny_files", raising=False)
 
