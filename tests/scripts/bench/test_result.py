@@ -46,7 +46,7 @@ def test_a_failed_contender_has_no_ratio(report):
 
 def test_json_holds_every_run_and_the_ratios(report):
     value = json.loads(json.dumps(report.as_json()))
-    assert list(value) == ["date", "machine", "repetitions", "cases"]
+    assert list(value) == ["date", "machine", "repetitions", "cases", "left_out"]
     assert value["machine"]["versions"]["slimtune"] == "0.1.0"
     fast, missed, failed = value["cases"]
     assert (fast["group"], fast["name"], fast["title"]) == ("files", "list", "list a checkpoint")
