@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,7 +103,10 @@ def validations(run):
 
 
 def kill_and_resume(forks, colours, directory, kills):
-    """Trains once undisturbed and once killed so many times, then compares everything."""
+    """Trains once undisturbed and then killed so many times, and compares everything.
+
+    A run that ends before its moment has come is compared too, and the next one begins anew.
+    """
     whole, parts = directory / "whole", directory / "parts"
     options = {**OPTIONS, "data": str(colours)}
     began = time.monotonic()
@@ -110,7 +114,7 @@ def kill_and_resume(forks, colours, directory, kills):
     seconds = time.monotonic() - began
     moments = random.Random(kills)
     killed = 0
-    for _ in range(kills):
+    for _ in range(10 * kills):
         begun = (parts / "config.json").is_file()
         process = forks.begin(**options, run=str(parts), resume=begun)
         timer = threading.Timer(
@@ -120,13 +124,22 @@ def kill_and_resume(forks, colours, directory, kills):
         status = forks.end()
         timer.cancel()
         timer.join()
-        killed += status == -signal.SIGKILL
         assert status in (0, -signal.SIGKILL), forks.said()
         for index in parts.glob("model.ckpt-*.index"):
             assert checkpoints.verify(index).is_ok
-    assert killed >= 1
+        killed += status == -signal.SIGKILL
+        if killed == kills:
+            break
+        if status == 0:
+            assert_same_run(whole, parts)
+            shutil.rmtree(parts)
+    assert killed == kills
     begun = (parts / "config.json").is_file()
     assert forks.run(**options, run=str(parts), resume=begun) == 0, forks.said()
+    assert_same_run(whole, parts)
+
+
+def assert_same_run(whole, parts):
     assert_equal(whole, parts)
     assert_equal(whole / "best", parts / "best")
     assert validations(whole) == validations(parts)
