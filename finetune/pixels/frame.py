@@ -1,4 +1,4 @@
-"""What the preprocessings for small pictures share: floats of 0 to 255 in a frame of fixed size."""
+"""What several preprocessings share: floats of 0 to 255, and a frame of fixed size."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from exporters.runtime import load_tensorflow
 from finetune.pixels.decode import decode, resize_to
+from finetune.pixels.frame import to_bytes_range
 
 if TYPE_CHECKING:
     from finetune.preprocessing import Preprocessing
@@ -63,8 +64,7 @@ def evaluation(image: Any, preprocessing: Preprocessing) -> Any:
     """
     tf = load_tensorflow()
     size = preprocessing.image_size
-    image = tf.cast(image, tf.float32) if image.dtype == tf.uint8 else image * 255.0
-    image = resize_shorter_side(image, round(_SHORTEST_SIDE * size))
+    image = resize_shorter_side(to_bytes_range(image), round(_SHORTEST_SIDE * size))
     corner = (tf.shape(image)[:2] - size) // 2
     image = tf.slice(image, tf.concat([corner, [0]], 0), [size, size, 3])
     return tf.ensure_shape(image - tf.constant(MEAN_RGB), [size, size, 3])
