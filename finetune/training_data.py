@@ -19,7 +19,7 @@ def find_dataset(data: str | Path, built: Path, *, progress: Progress = SILENT) 
 
     Args:
       data: a dataset directory (ours or TF-Slim's), class folders of pictures, or a directory
-        of another source (finetune/sources/).
+        of another source (finetune/datasets/sources/).
       built: where a dataset is built from pictures, or was built before.
       progress: where the building is told.
     """
