@@ -90,6 +90,15 @@ class Graph:
         return consumers
 
     @cached_property
+    def users(self) -> dict[str, list[str]]:
+        """Node -> the nodes that take it as an input of any kind, each once, in file order."""
+        users: dict[str, list[str]] = {}
+        for name, node in self.nodes.items():
+            for used in dict.fromkeys(map(node_of, node.input)):
+                users.setdefault(used, []).append(name)
+        return users
+
+    @cached_property
     def functions(self) -> dict[str, Any]:
         """Name -> FunctionDef of the graph's library."""
         return {function.signature.name: function for function in self.graph_def.library.function}
@@ -150,6 +159,17 @@ class Graph:
                 for reference in node.input
                 if control or not is_control(reference)
             )
+        return found
+
+    def descendants(self, names: Iterable[str]) -> set[str]:
+        """Nodes that need, or wait for, one of the named ones, themselves included."""
+        found = set(names)
+        waiting = list(found)
+        while waiting:
+            for user in self.users.get(waiting.pop(), ()):
+                if user not in found:
+                    found.add(user)
+                    waiting.append(user)
         return found
 
     def dtype(self, tensor: TensorName) -> int | None:

@@ -108,11 +108,6 @@ def _resolve_merge(
 
 def _never_run(graph: Graph, dead: Iterable[TensorName]) -> set[str]:
     """Nodes that lie in branches that are not taken."""
-    waiters: dict[str, list[str]] = {}
-    for name, node in graph.nodes.items():
-        for reference in node.input:
-            if is_control(reference):
-                waiters.setdefault(node_of(reference), []).append(name)
     never: set[str] = set()
     dead_tensors = set(dead)
 
@@ -124,7 +119,7 @@ def _never_run(graph: Graph, dead: Iterable[TensorName]) -> set[str]:
     waiting = list(dict.fromkeys(tensor.node for tensor in dead_tensors))
     while waiting:
         current = waiting.pop()
-        for name in (*graph.consumers.get(current, ()), *waiters.get(current, ())):
+        for name in graph.users.get(current, ()):
             if name in never:
                 continue
             node = graph.nodes[name]

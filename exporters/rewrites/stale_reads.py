@@ -126,19 +126,7 @@ def _stale_read(graph: Graph, pruned: Graph, node: NodeDef, variable: str, write
 
 def _reached(graph: Graph, starts: set[str]) -> dict[str, None]:
     """Nodes that wait for one of some nodes, themselves included, in file order."""
-    found = {name for name in starts if name in graph.nodes}
-    if not found:
-        return {}
-    readers: dict[str, list[str]] = {}
-    for name, node in graph.nodes.items():
-        for reference in node.input:
-            readers.setdefault(node_of(reference), []).append(name)
-    waiting = list(found)
-    while waiting:
-        for name in readers.get(waiting.pop(), ()):
-            if name not in found:
-                found.add(name)
-                waiting.append(name)
+    found = graph.descendants(starts & graph.nodes.keys())
     return {name: None for name in graph.nodes if name in found}
 
 

@@ -51,18 +51,8 @@ def drop_idle_waiting(draft: Draft) -> Draft:
 
 def _eventful(graph: Graph) -> set[str]:
     """Nodes that others may have a reason to wait for, and all that comes after them."""
-    readers: dict[str, list[str]] = {}
-    for name, node in graph.nodes.items():
-        for reference in node.input:
-            readers.setdefault(node_of(reference), []).append(name)
-    found = {name for name, node in graph.nodes.items() if _is_eventful(graph, node)}
-    waiting = list(found)
-    while waiting:
-        for name in readers.get(waiting.pop(), ()):
-            if name not in found:
-                found.add(name)
-                waiting.append(name)
-    return found
+    events = [name for name, node in graph.nodes.items() if _is_eventful(graph, node)]
+    return graph.descendants(events)
 
 
 def _is_eventful(graph: Graph, node: NodeDef) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 
 from checkpoints.messages import DataType, NodeDef
 from exporters.graph import Graph
@@ -67,14 +66,10 @@ class GraphEdits:
             del node.input[:]
             node.input.extend(inputs)
 
-    @cached_property
+    @property
     def users(self) -> dict[str, list[str]]:
         """Node of the graph -> the nodes that take it as an input of any kind."""
-        users: dict[str, list[str]] = {}
-        for name, node in self._graph.nodes.items():
-            for used in {node_of(reference) for reference in node.input}:
-                users.setdefault(used, []).append(name)
-        return users
+        return self._graph.users
 
     def dangling(self) -> list[str]:
         """Nodes that would take, or be placed with, a node that is removed."""

@@ -15,17 +15,7 @@ _SERVANTS = frozenset(
 
 def without_saver(graph: Graph) -> Graph:
     """Takes out what saves and restores, what comes after it, and what serves nothing else."""
-    readers: dict[str, list[str]] = {}
-    for name, node in graph.nodes.items():
-        for reference in node.input:
-            readers.setdefault(node_of(reference), []).append(name)
-    gone = {name for name, node in graph.nodes.items() if is_saving(node.op)}
-    waiting = list(gone)
-    while waiting:
-        for name in readers.get(waiting.pop(), ()):
-            if name not in gone:
-                gone.add(name)
-                waiting.append(name)
+    gone = graph.descendants(name for name, node in graph.nodes.items() if is_saving(node.op))
     before = {node_of(reference) for name in gone for reference in graph.nodes[name].input}
     waiting = list(before - gone)
     while waiting:
@@ -33,7 +23,7 @@ def without_saver(graph: Graph) -> Graph:
         node = graph.nodes.get(name)
         if node is None or name in gone or node.op not in _SERVANTS:
             continue
-        if all(reader in gone for reader in readers.get(name, ())):
+        if gone.issuperset(graph.users.get(name, ())):
             gone.add(name)
             waiting.extend(map(node_of, node.input))
     changes = Changes(graph)
