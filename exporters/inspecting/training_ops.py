@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from exporters.rewrites.prune import called_functions
 
 _SHOWN_NODES = 3
 _CONSTANT = frozenset({"Const", "VariableShape"})
+_DRAWS = "draws random numbers, as dropout does"
 _REASONS = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
@@ -26,7 +28,7 @@ _REASONS = tuple(
             r"|(Parameterized)?TruncatedNormal|Multinomial|Shuffle)(V\d)?"
             r"|Stateful(RandomBinomial|StandardNormal(V2)?|TruncatedNormal|Uniform(Int|FullInt)?)"
             r"|\w+CandidateSampler",
-            "draws random numbers, as dropout does",
+            _DRAWS,
         ),
         (
             r"IteratorGetNext(Sync|AsOptional)?|OneShotIterator|Iterator(V2)?",
@@ -69,6 +71,18 @@ def training_ops(graph: Graph) -> list[TrainingOp]:
     for name, function in graph.functions.items():
         found += _in_nodes(f"{name}/", function.node_def)
     return found
+
+
+def unseeded_nodes(graph: Graph) -> list[str]:
+    """The nodes of a graph, those in functions included, that draw other numbers in every run."""
+    bodies = (graph.nodes.values(), *(f.node_def for f in graph.functions.values()))
+    return [
+        node.name
+        for node in itertools.chain.from_iterable(bodies)
+        if _reason_of_op(node.op) == _DRAWS
+        and not node.op.startswith("Stateless")
+        and not any(seed in node.attr and node.attr[seed].i for seed in ("seed", "seed2"))
+    ]
 
 
 def has_training_nodes(function: FunctionDef) -> bool:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints.errors import GraphError, UnsupportedError, VerificationError
+from checkpoints.errors import GraphError, UnsupportedError, VerificationError, listed
 from checkpoints.progress import SILENT, Progress
 from exporters.freezing import FrozenGraph
 from exporters.graph import Graph, read_graph
+from exporters.inspecting.training_ops import unseeded_nodes
 from exporters.names import TensorName
 from exporters.ops import VARIABLES
 from exporters.proofs.made_up import made_up_inputs
@@ -129,9 +130,10 @@ def verify_run(
 
     Raises:
       VerificationError: the answers differ.
-      UnsupportedError: no input can be made up for the graph.
+      UnsupportedError: no input can be made up for the graph, or no two runs of it are alike.
       GraphError: the graph cannot be run.
     """
+    _refuse_unseeded(frozen.graph, label or str(path))
     written = replace(read_graph(path), path=Path(label or path))
     inputs = list(map(str, frozen.inputs))
     outputs = list(map(str, frozen.outputs))
@@ -154,6 +156,16 @@ def verify_run(
     if frozen.rewritten:
         progress.say(_what_is_compared(frozen))
     return answers.verdict(label or str(path))
+
+
+def _refuse_unseeded(graph: Graph, label: str) -> None:
+    """Raises UnsupportedError where a graph answers otherwise each time it is asked."""
+    nodes = unseeded_nodes(graph)
+    if nodes:
+        raise UnsupportedError(
+            f"{label} draws random numbers, so that no two answers are alike:\n{listed(nodes)}",
+            next_step="Use --verify structure.",
+        )
 
 
 @contextmanager

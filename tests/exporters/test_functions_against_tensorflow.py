@@ -123,6 +123,27 @@ def test_functions_that_write_are_refused(save_graph, tmp_path):
         exporters.convert(saved.prefix, tmp_path / "m.pb", outputs=["out"], keep_training=True)
 
 
+def test_a_graph_that_draws_random_numbers_is_proved_and_not_run(save_graph, tmp_path):
+    def build(tf):
+        scale = tf.compat.v1.get_variable("scale", [], initializer=tf.ones_initializer())
+
+        @tf.function
+        def scaled(value):
+            return value * scale
+
+        tf.identity(tf.nn.dropout(scaled(placeholder(tf)), rate=0.5), "out")
+
+    saved = save_graph(build, FEEDS, ["out:0"], resource=True)
+    options = {"outputs": ["out"], "keep_training": True}
+    done = exporters.convert(saved.prefix, tmp_path / "m.pb", **options)
+    assert done.verification.mode == "structure"
+    assert any(note.startswith("Not run, its structure was proved: ") for note in done.notes)
+    with pytest.raises(UnsupportedError, match="draws random numbers, so that no two") as caught:
+        exporters.convert(saved.prefix, tmp_path / "run.pb", verify="run", **options)
+    assert caught.value.next_step == "Use --verify structure."
+    assert not (tmp_path / "run.pb").exists()
+
+
 @pytest.mark.parametrize("resource", [False, True])
 @pytest.mark.parametrize("version", ["V1", "V2"])
 @pytest.mark.parametrize("knows", ["saver", "collections", "names"])
