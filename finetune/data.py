@@ -16,7 +16,8 @@ from exporters.runtime import load_tensorflow
 from finetune.datasets.build import build
 from finetune.datasets.check import check
 from finetune.datasets.cleaning import available_cores
-from finetune.datasets.dataset import check_labels, read_dataset
+from finetune.datasets.dataset import read_dataset
+from finetune.datasets.labels import check_labels
 from finetune.datasets.numeric_csv import read_numeric_csv, shuffled_batches
 from finetune.datasets.public_data import download_data as download
 from finetune.datasets.sheet import draw_sheet as show

@@ -17,13 +17,7 @@ from typing import Any
 
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, NotFoundError, UnsupportedError, listed, near_names
-from finetune.datasets.labels import (
-    LABELS_FILE,
-    check_labels_file,
-    label_texts,
-    name_classes,
-    text_offsets,
-)
+from finetune.datasets.labels import LABELS_FILE, name_classes
 from finetune.datasets.records import count_records
 
 DATASET_FILE = "dataset.json"
@@ -345,69 +339,3 @@ def _read_without_json(directory: Path) -> Dataset:
         name: replace(splits[name], label_offset=offset) for name in SPLITS if name in splits
     }
     return Dataset(directory, names[0] or directory.name, classes, ordered)
-
-
-def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
-    """Reads the label of every record and compares it with the number of classes.
-
-    Returns:
-      Split name -> pictures of each class, in the order of `dataset.classes`.
-
-    Raises:
-      DataError: a label is out of range, or is another class's by the name in its record (says
-        so where the labels run from 1 to n), or labels.txt contradicts dataset.json.
-    """
-    import numpy as np
-
-    from finetune.datasets.record_index import read_index
-
-    num_classes = len(dataset.classes)
-    counts: dict[str, tuple[int, ...]] = {}
-    problems: list[str] = []
-    lowest, highest = num_classes, -1
-    for name, split in dataset.splits.items():
-        index = read_index(split)
-        labels = index.labels
-        if len(labels):
-            lowest = min(lowest, int(labels.min()))
-            highest = max(highest, int(labels.max()))
-        wrong = (labels < 0) | (labels >= num_classes)
-        problems.extend(
-            f"{index.describe(int(position))}: label {labels[position] + split.label_offset}"
-            for position in np.flatnonzero(wrong)
-        )
-        found = np.bincount(labels[~wrong], minlength=num_classes)
-        counts[name] = tuple(int(count) for count in found)
-    if problems:
-        from_one = lowest == 1 and highest == num_classes
-        raise DataError(
-            f"{dataset.path}: {len(problems)} labels do not name a class:\n{listed(problems)}",
-            expected=f"labels 0 to {num_classes - 1} for {num_classes} classes",
-            received=f"labels {lowest} to {highest}" + (", counted from 1" if from_one else ""),
-            next_step="Write the shards again with labels from 0."
-            if from_one
-            else f"Correct {LABELS_FILE}, or write the shards again.",
-        )
-    if dataset.counts:
-        check_labels_file(dataset.path, dataset.classes)
-    _check_texts(dataset)
-    return counts
-
-
-def _check_texts(dataset: Dataset) -> None:
-    """Refuses labels that lie off the classes that their own records name."""
-    texts = label_texts(dataset.splits)
-    if text_offsets(dataset.classes, texts) <= {dataset.label_offset}:
-        return
-    wrong = [
-        f"label {label}: the records say {text!r}, {LABELS_FILE} says {name!r}"
-        for label, said in sorted(texts.items())
-        for name in (dataset.classes[label - dataset.label_offset],)
-        for text in sorted(said)
-        if text in dataset.classes and text != name
-    ]
-    raise DataError(
-        f"{dataset.path}: labels and class names do not fit:\n{listed(wrong)}",
-        expected="the class of label n in line n, from 0, or every label one higher",
-        next_step=f"Correct {LABELS_FILE}, or write the shards again.",
-    )

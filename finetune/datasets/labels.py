@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import DataError
+from checkpoints.errors import DataError, listed
 from exporters.labels import read_label_text
 
 if TYPE_CHECKING:
-    from finetune.datasets.dataset import Split
+    from finetune.datasets.dataset import Dataset, Split
 
 LABELS_FILE = "labels.txt"
 _NUMBERED_LINE = re.compile(r"(\d+):(.*)")
@@ -114,6 +114,72 @@ def _ranges(labels: Iterable[int]) -> str:
     return ", ".join(shown if len(shown) <= 10 else [*shown[:5], "...", shown[-1]])
 
 
+def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
+    """Reads the label of every record and compares it with the number of classes.
+
+    Returns:
+      Split name -> pictures of each class, in the order of `dataset.classes`.
+
+    Raises:
+      DataError: a label is out of range, or is another class's by the name in its record (says
+        so where the labels run from 1 to n), or labels.txt contradicts dataset.json.
+    """
+    import numpy as np
+
+    from finetune.datasets.record_index import read_index
+
+    num_classes = len(dataset.classes)
+    counts: dict[str, tuple[int, ...]] = {}
+    problems: list[str] = []
+    lowest, highest = num_classes, -1
+    for name, split in dataset.splits.items():
+        index = read_index(split)
+        labels = index.labels
+        if len(labels):
+            lowest = min(lowest, int(labels.min()))
+            highest = max(highest, int(labels.max()))
+        wrong = (labels < 0) | (labels >= num_classes)
+        problems.extend(
+            f"{index.describe(int(position))}: label {labels[position] + split.label_offset}"
+            for position in np.flatnonzero(wrong)
+        )
+        found = np.bincount(labels[~wrong], minlength=num_classes)
+        counts[name] = tuple(int(count) for count in found)
+    if problems:
+        from_one = lowest == 1 and highest == num_classes
+        raise DataError(
+            f"{dataset.path}: {len(problems)} labels do not name a class:\n{listed(problems)}",
+            expected=f"labels 0 to {num_classes - 1} for {num_classes} classes",
+            received=f"labels {lowest} to {highest}" + (", counted from 1" if from_one else ""),
+            next_step="Write the shards again with labels from 0."
+            if from_one
+            else f"Correct {LABELS_FILE}, or write the shards again.",
+        )
+    if dataset.counts:
+        check_labels_file(dataset.path, dataset.classes)
+    _check_texts(dataset)
+    return counts
+
+
+def _check_texts(dataset: Dataset) -> None:
+    """Refuses labels that lie off the classes that their own records name."""
+    texts = label_texts(dataset.splits)
+    if text_offsets(dataset.classes, texts) <= {dataset.label_offset}:
+        return
+    wrong = [
+        f"label {label}: the records say {text!r}, {LABELS_FILE} says {name!r}"
+        for label, said in sorted(texts.items())
+        for name in (dataset.classes[label - dataset.label_offset],)
+        for text in sorted(said)
+        if text in dataset.classes and text != name
+    ]
+    raise DataError(
+        f"{dataset.path}: labels and class names do not fit:\n{listed(wrong)}",
+        expected="the class of label n in line n, from 0, or every label one higher",
+        next_step=f"Correct {LABELS_FILE}, or write the shards again.",
+    )
+
+
 def check_labels_file(directory: Path, classes: Sequence[str]) -> None:
     """Compares a dataset's labels.txt, which other tools read, with the classes of dataset.json.
 
@@ -132,8 +198,7 @@ def check_labels_file(directory: Path, classes: Sequence[str]) -> None:
             received=error.strerror,
             next_step=again,
         ) from error
-    lines = tuple(line.rstrip("\r") for line in text.split("\n") if line.strip("\r"))
-    if lines == tuple(classes):
+    if _lines(text) == list(classes):
         return
     names = parse_labels(text, path)
     if names == tuple(classes):
@@ -167,8 +232,7 @@ def parse_labels(text: str, path: Path) -> tuple[str, ...]:
     Raises:
       DataError: the numbers are not 0 to n-1, a class is named twice, or there is none.
     """
-    lines = [line for line in text.split("\n") if line.strip("\r")]
-    lines = [line.rstrip("\r") for line in lines]
+    lines = _lines(text)
     matches = [_NUMBERED_LINE.fullmatch(line) for line in lines]
     numbered = [match for match in matches if match]
     if lines and len(numbered) == len(lines):
@@ -195,3 +259,8 @@ def parse_labels(text: str, path: Path) -> tuple[str, ...]:
             next_step="Correct the file; line n is the class of label n, from 0.",
         )
     return tuple(lines)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a labels file that are not empty, without their line ends."""
+    return [line.rstrip("\r") for line in text.split("\n") if line.strip("\r")]

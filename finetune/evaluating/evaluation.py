@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from checkpoints.errors import DataError, NotFoundError, UnsupportedError, UsageError, listed
 from checkpoints.progress import SILENT, Progress
-from finetune.datasets.dataset import Dataset, check_labels, is_dataset_directory
+from finetune.datasets.dataset import Dataset, is_dataset_directory
+from finetune.datasets.labels import check_labels
 from finetune.datasets.record_index import read_index
 from finetune.datasets.sources import idx
 from finetune.evaluating.averages_lag import Lag, measure_lag

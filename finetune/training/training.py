@@ -8,7 +8,8 @@ from pathlib import Path
 from checkpoints.errors import DataError, RunError, listed
 from checkpoints.progress import SILENT, Progress
 from finetune.config import TrainConfig
-from finetune.datasets.dataset import check_labels, is_dataset_directory, read_dataset
+from finetune.datasets.dataset import is_dataset_directory, read_dataset
+from finetune.datasets.labels import check_labels
 from finetune.evaluating.multi_label import refuse_options
 from finetune.report import write_report
 from finetune.run import Run, read_json

@@ -11,7 +11,8 @@ from PIL import Image
 from checkpoints.errors import DataError, NotFoundError
 from finetune.datasets.build import build
 from finetune.datasets.check import check
-from finetune.datasets.dataset import check_labels, read_dataset
+from finetune.datasets.dataset import read_dataset
+from finetune.datasets.labels import check_labels
 from finetune.datasets.records import make_example, write_records
 
 

@@ -10,12 +10,11 @@ from checkpoints.errors import DataError, NotFoundError, UnsupportedError
 from finetune.datasets.dataset import (
     Shard,
     canonical_split,
-    check_labels,
     is_dataset_directory,
     read_dataset,
     write_dataset_file,
 )
-from finetune.datasets.labels import parse_labels
+from finetune.datasets.labels import check_labels, parse_labels
 from finetune.datasets.records import make_example, write_records
 
 

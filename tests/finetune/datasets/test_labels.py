@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from checkpoints.errors import DataError
-from finetune.datasets.dataset import check_labels, is_dataset_directory, read_dataset
+from finetune.datasets.dataset import is_dataset_directory, read_dataset
+from finetune.datasets.labels import check_labels
 from finetune.datasets.record_index import read_index
 from finetune.datasets.records import make_example, write_records
 from finetune.training_data import find_dataset
