@@ -13,12 +13,14 @@ import zlib
 from pathlib import Path
 
 PARTIAL = re.compile(
-    r"\.(?P<name>[^/]+)\.(?P<host>[0-9a-f]{4})(?P<process>[0-9a-f]{6})[0-9a-f]{6}\.partial"
+    r"\.(?P<name>[^/]{1,255})\.(?P<host>[0-9a-f]{4})(?P<process>[0-9a-f]{6})[0-9a-f]{6}\.partial"
 )
-"""A temporary name."""
+"""A temporary name; names of files have no more than 255 bytes."""
 
 # A checkpoint's files lie in a directory of a temporary name, and have the checkpoint's name there.
-_IN_A_PATH = re.compile(PARTIAL.pattern + r"(/(?P=name)(?![^\s.:,;'\"\-]))?")
+# In a message a full stop after a word begins no name: a sentence before one stays whole, and a
+# name of a million full stops, which a file may hold, does not take minutes.
+_IN_A_PATH = re.compile(r"(?<![\w.])" + PARTIAL.pattern + r"(/(?P=name)(?![^\s.:,;'\"\-]))?")
 
 
 def temporary_name(name: str) -> str:

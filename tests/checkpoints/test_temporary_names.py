@@ -44,6 +44,7 @@ def test_a_name_holds_the_process():
         ("/a/{out}/output", "/a/out/output"),
         ("/a/{out}/saved_model.pb", "/a/out/saved_model.pb"),
         ("/a/.x.partial", "/a/.x.partial"),
+        ("It failed. Look at {x.npz}: no", "It failed. Look at x.npz: no"),
     ],
 )
 def test_messages_name_what_a_person_knows(text, shown):
@@ -51,6 +52,12 @@ def test_messages_name_what_a_person_knows(text, shown):
     hidden = text.replace("{" + name + "}", temporary_name(name))
     assert without_temporary_names(hidden) == shown
     assert CheckpointError(hidden, received=hidden).received == shown
+
+
+@pytest.mark.parametrize("part", [".", "a."])
+def test_names_of_very_many_full_stops_are_told_as_they_are(part):
+    name = part * 1_000_000
+    assert CheckpointError(name).message == name
 
 
 def test_what_dead_processes_left_goes_with_the_next_write(tmp_path, dead):
