@@ -13,6 +13,7 @@ from pathlib import Path
 from checkpoints.errors import DataError
 from checkpoints.progress import SILENT, Progress
 from finetune.datasets.dataset import SPLITS
+from finetune.datasets.labels import read_labels_file
 from finetune.datasets.picture_formats import PictureError
 from finetune.datasets.records import mapped
 from finetune.datasets.sources import Source, SourceItem
@@ -111,8 +112,6 @@ def _class_names(root: Path, highest: int) -> tuple[str, ...]:
     path = root / NAMES_FILE
     if not path.is_file():
         return number_names(highest)
-    names = tuple(line for line in path.read_text(encoding="utf-8-sig").splitlines() if line)
+    names = read_labels_file(path)
     check_class_names(path, names, "Correct the file.")
-    if len(set(names)) < len(names):
-        raise DataError(f"{path} names a class twice.", next_step="Correct the file.")
     return names

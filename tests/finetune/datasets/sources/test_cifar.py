@@ -97,6 +97,13 @@ def test_names_that_come_twice(tmp_path):
         find_source(tmp_path / "cifar")
 
 
+def test_names_that_are_no_utf_8(tmp_path):
+    write(tmp_path / "cifar")
+    (tmp_path / "cifar/batches.meta.txt").write_bytes("a\nb\n\xe9\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"batches\.meta\.txt is not UTF-8 text: line 3"):
+        find_source(tmp_path / "cifar")
+
+
 def test_sound_batches_have_no_problems(tmp_path):
     write(tmp_path / "cifar", counts=(30,))
     result = check(tmp_path / "cifar")
