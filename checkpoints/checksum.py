@@ -7,7 +7,6 @@ Source:
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import google_crc32c
@@ -38,6 +37,8 @@ def unmask(stored: int) -> int:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
+    import hashlib  # takes its time, and whatever reads a checkpoint loads this module
+
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

@@ -16,6 +16,7 @@ from contextlib import suppress
 import click
 
 from checkpoints.errors import SlimtuneError
+from checkpoints.temporary_names import without_temporary_names
 from scripts.main import COMMANDS
 from scripts.output import json_line, printable, to_stdout
 
@@ -139,8 +140,6 @@ def _typed(error: click.ClickException, arguments: Sequence[str]) -> str:
 
 def _tell_os_error(error: OSError, as_json: bool) -> int:
     """The operating system's word: no space, no permission, no such file."""
-    from checkpoints.temporary_names import without_temporary_names
-
     # Of a renaming that failed, the second name is the one that a person gave.
     name = error.filename2 or error.filename
     where = f"{without_temporary_names(str(name))}: " if name else _of_stdout(error)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from scripts.output import Output
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 def verb(name: str, *, example: str) -> Callable[[Callable[..., None]], click.Command]:

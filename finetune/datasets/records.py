@@ -6,7 +6,6 @@ eight bytes (uint32), the data, masked CRC-32C of the data (uint32). TensorFlow 
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 import struct
@@ -64,6 +63,8 @@ class RecordWriter:
         self._file = file
         self.count = 0
         self.size = 0
+        import hashlib  # takes its time, and those who only read need none
+
         self.digest = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
