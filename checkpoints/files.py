@@ -272,20 +272,14 @@ def atomic_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
     one, the new one or absent, never a mixture.
     """
     refuse_existing(path, overwrite, is_directory=True)
-    make_parent(path)
-    with writing(path):
-        partial = temporary_beside(path)
-        partial.mkdir()
-        try:
-            yield partial
-            with placing(path):
-                refuse_existing(path, overwrite, is_directory=True)
-                aside = temporary_beside(path)
-                if path.is_dir() or path.is_symlink():
-                    path.rename(aside)
-                partial.replace(path)
-            if aside.is_symlink():
-                aside.unlink()
-            shutil.rmtree(aside, ignore_errors=True)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+    with directory_beside(path) as partial:
+        yield partial
+        with placing(path):
+            refuse_existing(path, overwrite, is_directory=True)
+            aside = temporary_beside(path)
+            if path.is_dir() or path.is_symlink():
+                path.rename(aside)
+            partial.replace(path)
+        if aside.is_symlink():
+            aside.unlink()
+        shutil.rmtree(aside, ignore_errors=True)
