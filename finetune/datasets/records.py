@@ -60,11 +60,11 @@ class RecordWriter:
 
     def __init__(self, file: IO[bytes]) -> None:
         """Writes to `file` from where it stands."""
+        import hashlib  # takes its time, and those who only read need none
+
         self._file = file
         self.count = 0
         self.size = 0
-        import hashlib  # takes its time, and those who only read need none
-
         self.digest = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
