@@ -56,7 +56,7 @@ def locked(path: Path, progress: Progress) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:
             break  # some network file systems have no locks; then it is as on Windows
-        if _is_at(path, file):
+        if is_at(path, file):
             break
         # Whoever had it before us has removed the file: this is no longer the lock.
         file.close()
@@ -67,7 +67,7 @@ def locked(path: Path, progress: Progress) -> Iterator[None]:
         file.close()
 
 
-def _is_at(path: Path, file: IO[bytes]) -> bool:
+def is_at(path: Path, file: IO[bytes]) -> bool:
     """Whether the open file is still the one with this name."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))

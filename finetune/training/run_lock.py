@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from checkpoints.cache import is_at
 from checkpoints.errors import RunError
 from checkpoints.progress import Progress
 
@@ -67,7 +68,7 @@ def _acquire(path: Path) -> IO[bytes]:
             # Some network file systems have no locks.
             _refuse_living(path)
             return file
-        if _is_at(path, file):
+        if is_at(path, file):
             return file
         file.close()  # whoever held it has removed it meanwhile
 
@@ -126,11 +127,3 @@ def _write(file: IO[bytes]) -> None:
     file.truncate()
     file.write(json.dumps(owner).encode("utf-8"))
     file.flush()
-
-
-def _is_at(path: Path, file: IO[bytes]) -> bool:
-    """Whether the open file is still the one with this name."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
