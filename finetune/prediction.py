@@ -186,7 +186,7 @@ def _batches(
             encoded.append(clean(file).encoded)
             names.append(str(file))
         except PictureError as error:
-            broken.append(str(error))
+            broken.append(error.message)
         if len(encoded) == BATCH_SIZE:
             yield names, preprocess(encoded), len(encoded)
             names, encoded = [], []

@@ -113,6 +113,14 @@ def test_all_files_that_are_no_pictures_are_named(model, tmp_path):
     assert "b.jpg" in caught.value.message
 
 
+def test_several_bad_files_have_one_next_step(model, tmp_path):
+    for name in ("a.jpg", "b.jpg"):
+        (tmp_path / name).write_bytes(b"no picture")
+    with pytest.raises(DataError) as caught:
+        predict(model, [tmp_path / "a.jpg", tmp_path / "b.jpg"])
+    assert str(caught.value).count("Next: ") == str(caught.value).count("Expected: ") == 1
+
+
 def test_a_list_has_a_path_a_line():
     assert read_listed_paths(["a b.jpg\n", "\n", " c.jpg\r\n"]) == ["a b.jpg", " c.jpg"]
     with pytest.raises(NotFoundError, match="names no picture"):
