@@ -10,7 +10,7 @@ came before; the number of threads changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,27 +72,21 @@ def training_dataset(
     tf = load_tensorflow()
     index = read_index(dataset.split(split))
     reader = PictureReader(index, seed, labels_to_learn(dataset, index))
-    chunk = min(batch_size, _CHUNK)
-
-    # Nothing in here needs AutoGraph, which would read through every module it calls.
-    @tf.autograph.experimental.do_not_convert
-    def read(start: Any) -> tuple[Any, ...]:
-        found = tf.numpy_function(
-            telling(lambda start: reader.shuffled(int(start), chunk)),
-            [start],
-            [tf.string, tf.int64, tf.int64, tf.float32],
-        )
-        shapes = ([None], [None, *reader.labels.shape[1:]], [None, 2], [None, None, 4])
-        return tuple(map(tf.ensure_shape, found, shapes))
 
     @tf.autograph.experimental.do_not_convert
     def prepare(encoded: Any, label: Any, key: Any, boxes: Any) -> tuple[Any, Any]:
         return preprocessing.training(encoded, key, augment, boxes), label
 
-    batches = tf.data.Dataset.range(start_step * batch_size, _ENDLESS, chunk)
-    batches = batches.map(read).prefetch(2).unbatch()
-    batches = batches.map(prepare, num_parallel_calls=threads or available_cores())
-    return _finished(batches.batch(batch_size, drop_remainder=True))
+    features = (
+        (tf.string, []),
+        (tf.int64, reader.labels.shape[1:]),
+        (tf.int64, [2]),
+        (tf.float32, [None, 4]),
+    )
+    chunk = min(batch_size, _CHUNK)
+    records = _records(reader.shuffled, start_step * batch_size, _ENDLESS, chunk, features)
+    records = records.map(prepare, num_parallel_calls=threads or available_cores())
+    return _finished(records.batch(batch_size, drop_remainder=True))
 
 
 def views_dataset(
@@ -125,18 +119,6 @@ def views_dataset(
       preprocessing's value range, labels [<= batch_size, *label_shape] int64).
     """
     tf = load_tensorflow()
-    chunk = min(batch_size, _CHUNK)
-    last = _ENDLESS if end is None else end
-
-    @tf.autograph.experimental.do_not_convert
-    def read(first: Any) -> tuple[Any, ...]:
-        found = tf.numpy_function(
-            telling(lambda first: pick(int(first), min(chunk, last - int(first)))),
-            [first],
-            [tf.string, tf.int64, tf.int64, tf.int64, tf.float32],
-        )
-        shapes = ([None], [None, *label_shape], [None, 2], [None], [None, None, 4])
-        return tuple(map(tf.ensure_shape, found, shapes))
 
     @tf.autograph.experimental.do_not_convert
     def prepare(encoded: Any, label: Any, key: Any, view: Any, boxes: Any) -> tuple[Any, Any]:
@@ -149,9 +131,17 @@ def views_dataset(
         )
         return image, label
 
-    batches = tf.data.Dataset.range(start, last, chunk).map(read).prefetch(2).unbatch()
-    batches = batches.map(prepare, num_parallel_calls=threads or available_cores())
-    return _finished(batches.batch(batch_size))
+    features = (
+        (tf.string, []),
+        (tf.int64, label_shape),
+        (tf.int64, [2]),
+        (tf.int64, []),
+        (tf.float32, [None, 4]),
+    )
+    last = _ENDLESS if end is None else end
+    views = _records(pick, start, last, min(batch_size, _CHUNK), features)
+    views = views.map(prepare, num_parallel_calls=threads or available_cores())
+    return _finished(views.batch(batch_size))
 
 
 def evaluation_dataset(
@@ -203,17 +193,37 @@ def encoded_dataset(dataset: Dataset, split: str) -> Any:
     """
     tf = load_tensorflow()
     reader = PictureReader(read_index(dataset.split(split)), 0)
+    features = ((tf.string, []), (tf.int64, []), (tf.string, []))
+    return _records(reader.in_order, 0, len(reader.index), _CHUNK, features)
 
+
+def _records(
+    pick: Callable[[int, int], tuple[Any, ...]],
+    start: int,
+    end: int,
+    chunk: int,
+    features: Sequence[tuple[Any, Sequence[int | None]]],
+) -> Any:
+    """What `pick(start, count)` gives from `start` to `end`, `chunk` at a call, as single records.
+
+    `features` has type and shape of each of its arrays, the first dimension left out.
+    """
+    tf = load_tensorflow()
+
+    # Nothing in here needs AutoGraph, which would read through every module it calls.
     @tf.autograph.experimental.do_not_convert
-    def read(start: Any) -> tuple[Any, Any, Any]:
-        encoded, labels, names = tf.numpy_function(
-            telling(lambda start: reader.in_order(int(start), _CHUNK)),
-            [start],
-            [tf.string, tf.int64, tf.string],
+    def read(first: Any) -> tuple[Any, ...]:
+        found = tf.numpy_function(
+            telling(lambda first: pick(int(first), min(chunk, end - int(first)))),
+            [first],
+            [kind for kind, _ in features],
         )
-        return tuple(tf.ensure_shape(value, [None]) for value in (encoded, labels, names))
+        return tuple(
+            tf.ensure_shape(array, [None, *shape])
+            for array, (_, shape) in zip(found, features, strict=True)
+        )
 
-    return tf.data.Dataset.range(0, len(reader.index), _CHUNK).map(read).prefetch(2).unbatch()
+    return tf.data.Dataset.range(start, end, chunk).map(read).prefetch(2).unbatch()
 
 
 def _finished(batches: Any) -> Any:
@@ -297,8 +307,8 @@ class PictureReader:
         return rows, epochs
 
     def in_order(self, start: int, count: int) -> tuple[Any, Any, Any]:
-        """Pictures, labels and names of the records from `start` on."""
-        rows = np.arange(start, min(start + count, len(self.index)))
+        """Pictures, labels and names of `count` records from `start` on."""
+        rows = np.arange(start, start + count)
         names = np.array([self.name(int(row)) for row in rows], object)
         return self.pictures(rows), self.labels[rows], names
 
