@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from scripts.verb import option_group
 
 if TYPE_CHECKING:
     from finetune.foreign_graph import Description
 
 
-def foreign_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --preprocessing and --labels."""
-    labels = click.option(
+foreign_options = option_group(
+    click.option(
+        "--preprocessing",
+        metavar="KIND",
+        help="Of a graph that another program wrote: inception, vgg, lenet, cifar or none.",
+    ),
+    click.option(
         "--labels",
         type=click.Path(),
         metavar="FILE",
         help="Its class names, one a line; with --preprocessing.",
-    )
-    preprocessing = click.option(
-        "--preprocessing",
-        metavar="KIND",
-        help="Of a graph that another program wrote: inception, vgg, lenet, cifar or none.",
-    )
-    return preprocessing(labels(function))
+    ),
+)
 
 
 def describe(preprocessing: str | None, labels: str | None) -> Description | None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import click
 
-from scripts.verb import names_option
-
-Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+from scripts.verb import names_option, option_group
 
 OPTIMIZERS = ("adam", "rmsprop", "momentum", "sgd", "adagrad", "ftrl")
 SCHEDULES = ("fixed", "exponential", "polynomial", "cosine")
@@ -21,16 +16,7 @@ PRECISIONS = ("auto", "fp32", "bf16")
 RECIPES = ("slim-flowers", "retrain")
 
 
-def _together(*options: Any) -> Decorator:
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-rate_options = _together(
+rate_options = option_group(
     click.option(
         "--optimizer",
         type=click.Choice(OPTIMIZERS),
@@ -76,7 +62,7 @@ rate_options = _together(
     ),
 )
 
-unfreeze_options = _together(
+unfreeze_options = option_group(
     names_option(
         "--unfreeze-at",
         metavar="STEP:SCOPE,...",
@@ -97,7 +83,7 @@ unfreeze_options = _together(
     ),
 )
 
-head_options = _together(
+head_options = option_group(
     names_option(
         "--hidden", metavar="N,...", help="Widths of hidden layers before the logits; none."
     ),
@@ -124,7 +110,7 @@ head_options = _together(
     ),
 )
 
-feature_options = _together(
+feature_options = option_group(
     click.option(
         "--augment",
         type=click.Choice(AUGMENTS),
@@ -149,7 +135,7 @@ feature_options = _together(
     ),
 )
 
-course_options = _together(
+course_options = option_group(
     click.option(
         "--ema",
         type=float,

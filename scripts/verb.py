@@ -46,6 +46,17 @@ def verb(name: str, *, example: str) -> Callable[[Callable[..., None]], click.Co
     return decorate
 
 
+def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator; the help has them in this order."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 class _NonEmpty(click.ParamType):  # type: ignore[type-arg]
     """A path, a name, ... that is said: an empty path would mean this directory."""
 

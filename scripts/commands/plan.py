@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,7 @@ import click
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import PlanError
 from scripts.output import Output
-from scripts.verb import names_option, verb
+from scripts.verb import names_option, option_group, verb
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,60 +20,56 @@ if TYPE_CHECKING:
 PREPROCESSINGS = ("inception", "vgg", "lenet", "cifar", "none")
 
 
-def plan_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which net starts from what: plan and train share them."""
-    options = [
-        click.option(
-            "--net",
-            metavar="NAME|FILE|MODULE:FUNCTION",
-            help="A registered net, a .pb, .pbtxt or .meta of anyone's, or a function of yours; by "
-            "default the checkpoint's, else inception_v3.",
-        ),
-        click.option(
-            "--bottleneck",
-            metavar="TENSOR",
-            help="Of a net from a file: what feeds the new head. Default: as the file says, or "
-            "what feeds its last layer.",
-        ),
-        click.option(
-            "--input", metavar="TENSOR", help="Of a net from a file: what takes the pictures."
-        ),
-        click.option(
-            "--preprocessing",
-            type=click.Choice(PREPROCESSINGS),
-            help="Of a net from a file or function. Default: as the file says, else inception.",
-        ),
-        click.option(
-            "--checkpoint",
-            metavar="C",
-            help="A path in any spelling, a published name, 'sample', or 'none'. "
-            "Default: the one published for the net.",
-        ),
-        names_option(
-            "--trainable",
-            metavar="SCOPE,...",
-            help="Scopes to train, or 'all', or 'heads'. Default: the main head.",
-        ),
-        names_option(
-            "--exclude",
-            metavar="SCOPE,...|none",
-            help="Scopes not to restore. Default: all heads.",
-        ),
-        click.option(
-            "--allow-missing",
-            metavar="REGEX",
-            help="Variables the checkpoint may lack; they start at random.",
-        ),
-        click.option(
-            "--image-size",
-            type=click.IntRange(1),
-            metavar="PX",
-            help="Height and width of the pictures.",
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+plan_options = option_group(
+    click.option(
+        "--net",
+        metavar="NAME|FILE|MODULE:FUNCTION",
+        help="A registered net, a .pb, .pbtxt or .meta of anyone's, or a function of yours; by "
+        "default the checkpoint's, else inception_v3.",
+    ),
+    click.option(
+        "--bottleneck",
+        metavar="TENSOR",
+        help="Of a net from a file: what feeds the new head. Default: as the file says, or "
+        "what feeds its last layer.",
+    ),
+    click.option(
+        "--input", metavar="TENSOR", help="Of a net from a file: what takes the pictures."
+    ),
+    click.option(
+        "--preprocessing",
+        type=click.Choice(PREPROCESSINGS),
+        help="Of a net from a file or function. Default: as the file says, else inception.",
+    ),
+    click.option(
+        "--checkpoint",
+        metavar="C",
+        help="A path in any spelling, a published name, 'sample', or 'none'. "
+        "Default: the one published for the net.",
+    ),
+    names_option(
+        "--trainable",
+        metavar="SCOPE,...",
+        help="Scopes to train, or 'all', or 'heads'. Default: the main head.",
+    ),
+    names_option(
+        "--exclude",
+        metavar="SCOPE,...|none",
+        help="Scopes not to restore. Default: all heads.",
+    ),
+    click.option(
+        "--allow-missing",
+        metavar="REGEX",
+        help="Variables the checkpoint may lack; they start at random.",
+    ),
+    click.option(
+        "--image-size",
+        type=click.IntRange(1),
+        metavar="PX",
+        help="Height and width of the pictures.",
+    ),
+)
+"""The options that say which net starts from what: plan and train share them."""
 
 
 @verb("plan", example="slimtune plan --net inception_v3_sample --checkpoint sample --classes 5")
