@@ -23,6 +23,7 @@ from finetune.datasets.records import (
     RecordError,
     RecordPlace,
     checked_data,
+    describe_place,
     mapped,
     parse_example,
     record_places,
@@ -99,11 +100,6 @@ class _Contents:
 
     def _names_a_file(self, start: int) -> bool:
         return bool(parse_example(self._data(start)).get("image/filename"))
-
-
-def describe_place(path: Path, number: int, offset: int) -> str:
-    """A record by file, number and offset in bytes."""
-    return f"{path}: record {number} (offset {offset})"
 
 
 def check_dataset(path: Path, progress: Progress) -> CheckResult:

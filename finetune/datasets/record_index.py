@@ -18,7 +18,13 @@ import numpy.typing as npt
 from checkpoints import wire
 from checkpoints.errors import BrokenFileError, DataError
 from finetune.datasets.dataset import Dataset, Split
-from finetune.datasets.records import check_count, checked_data, mapped, record_places
+from finetune.datasets.records import (
+    check_count,
+    checked_data,
+    describe_place,
+    mapped,
+    record_places,
+)
 
 IMAGE = b"image/encoded"
 LABEL = b"image/class/label"
@@ -111,7 +117,7 @@ class RecordIndex:
     def describe(self, position: int) -> str:
         """The record by file, number and offset, for messages."""
         path = self.paths[int(self.shards[position])]
-        return f"{path}: record {self.number(position)} (offset {self.offsets[position]})"
+        return describe_place(path, self.number(position), int(self.offsets[position]))
 
 
 def labels_to_learn(dataset: Dataset, index: RecordIndex) -> npt.NDArray[np.int64]:
@@ -177,7 +183,7 @@ def _index_shard(path: Path, count: int, size: int, changed: int) -> _Shard:
                 # Damage is told by the checksum before the record is blamed for what is in it.
                 checked_data(path, view, place)
                 raise DataError(
-                    f"{path}: record {place.number} (offset {place.offset}) is no "
+                    f"{describe_place(path, place.number, place.offset)} is no "
                     f"tf.train.Example: {err.message}",
                     next_step="Build the dataset again with slimtune data build.",
                 ) from err
@@ -185,7 +191,7 @@ def _index_shard(path: Path, count: int, size: int, changed: int) -> _Shard:
             if missing:
                 checked_data(path, view, place)
                 raise DataError(
-                    f"{path}: record {place.number} (offset {place.offset}) lacks "
+                    f"{describe_place(path, place.number, place.offset)} lacks "
                     f"{' and '.join(missing)}.",
                     expected="image/encoded (bytes) and image/class/label (int64)",
                     received=", ".join(_feature_names(bytes_view, place.start, place.length))

@@ -247,11 +247,16 @@ def count_records(path: Path) -> int:
     return count
 
 
+def describe_place(path: Path, number: int, offset: int) -> str:
+    """A record by file, number and offset in bytes, for messages."""
+    return f"{path}: record {number} (offset {offset})"
+
+
 def _broken(
     path: Path, number: int, offset: int, what: str, expected: str, received: str
 ) -> RecordError:
     return RecordError(
-        f"{path}: record {number} (offset {offset}): {what}.",
+        f"{describe_place(path, number, offset)}: {what}.",
         expected=expected,
         received=received,
         next_step="Build the dataset again with slimtune data build, or fetch the file again.",
