@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 from checkpoints.messages import NodeDef
@@ -68,6 +69,7 @@ def stale_reads(graph: Graph, pruned: Pruned) -> tuple[StaleRead, ...]:
         variable = _written(node, holders)
         if variable is not None and node.name not in pruned.graph.nodes:
             writes.setdefault(variable, set()).add(node.name)
+    told = _Telling(graph, pruned.graph)
     found = []
     for name in late:
         node = pruned.graph.nodes[name]
@@ -82,7 +84,7 @@ def stale_reads(graph: Graph, pruned: Pruned) -> tuple[StaleRead, ...]:
         for variable in sorted(variables):
             write = _before(graph, name, writes.get(variable, set()))
             if write is not None:
-                found.append(_stale_read(graph, pruned.graph, node, variable, write))
+                found.append(told.read(node, variable, write))
     return tuple(found)
 
 
@@ -110,18 +112,29 @@ def described(read: StaleRead) -> str:
     )
 
 
-def _stale_read(graph: Graph, pruned: Graph, node: NodeDef, variable: str, write: str) -> StaleRead:
-    behind = graph.ancestors([write])
-    lost = tuple(
-        name
-        for name in graph.nodes
-        if name in behind and graph.nodes[name].op in PLACEHOLDERS and name not in pruned.nodes
-    )
-    is_call = any(name in graph.functions for name in function_names(node))
-    is_average = node.op in CONDITIONALS | CASES and (
-        variable in MovingAverages(graph).averaged.values()
-    )
-    return StaleRead(node.name, variable, write, graph.nodes[write].op, is_call, is_average, lost)
+class _Telling:
+    """What there is to say of the stale reads of one graph."""
+
+    def __init__(self, graph: Graph, pruned: Graph) -> None:
+        self._graph = graph
+        self._lost = [
+            name
+            for name, node in graph.nodes.items()
+            if node.op in PLACEHOLDERS and name not in pruned.nodes
+        ]
+
+    def read(self, node: NodeDef, variable: str, write: str) -> StaleRead:
+        graph = self._graph
+        behind = graph.ancestors([write])
+        lost = tuple(name for name in self._lost if name in behind)
+        is_call = any(name in graph.functions for name in function_names(node))
+        is_average = node.op in CONDITIONALS | CASES and variable in self._averages
+        op = graph.nodes[write].op
+        return StaleRead(node.name, variable, write, op, is_call, is_average, lost)
+
+    @cached_property
+    def _averages(self) -> set[str]:
+        return set(MovingAverages(self._graph).averaged.values())
 
 
 def _reached(graph: Graph, starts: set[str]) -> dict[str, None]:
