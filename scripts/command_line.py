@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import os
 import shlex
@@ -19,25 +18,12 @@ from checkpoints.errors import SlimtuneError
 from checkpoints.temporary_names import without_temporary_names
 from scripts.main import COMMANDS
 from scripts.output import json_line, printable, to_stdout
+from scripts.verb import LazyGroup
 
 
-class Verbs(click.Group):
-    """A group whose commands load on use, listed in the order a person meets them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the verb's module."""
-        module = COMMANDS.get(cmd_name)
-        if module is None:
-            return None
-        command: click.Command = importlib.import_module(module).command
-        return command
-
-
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="slimtune")
 def cli() -> None:
     """Transfer learning and model export for TF-Slim nets and TensorFlow 1 model files."""

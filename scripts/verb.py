@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,6 +45,27 @@ def verb(name: str, *, example: str) -> Callable[[Callable[..., None]], click.Co
         return click.command(name, epilog=f"\b\nExample:\n{lines}")(with_json)
 
     return decorate
+
+
+class LazyGroup(click.Group):
+    """A group whose commands load on use, listed in the order a person meets them."""
+
+    def __init__(self, *arguments: Any, table: Mapping[str, str], **attributes: Any) -> None:
+        """Takes the table: word -> the module that holds its command as `command`."""
+        super().__init__(*arguments, **attributes)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The words, in the order of the table."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command's module."""
+        module = self._table.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = importlib.import_module(module).command
+        return command
 
 
 def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
+
+from scripts.verb import LazyGroup
 
 SUBCOMMANDS: dict[str, str] = {
     "sample": "scripts.commands.data_sample",
@@ -16,22 +16,11 @@ SUBCOMMANDS: dict[str, str] = {
 """What follows `data` -> the module that holds it as `command`."""
 
 
-class DataVerbs(click.Group):
-    """A group whose commands load on use, in the order of the table."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
-        return list(SUBCOMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the command's module."""
-        module = SUBCOMMANDS.get(cmd_name)
-        if module is None:
-            return None
-        command: click.Command = importlib.import_module(module).command
-        return command
-
-
-@click.group("data", cls=DataVerbs, epilog="\b\nExample:\n  slimtune data build flowers shards")
+@click.group(
+    "data",
+    cls=LazyGroup,
+    table=SUBCOMMANDS,
+    epilog="\b\nExample:\n  slimtune data build flowers shards",
+)
 def command() -> None:
     """Make datasets of pictures, check them, look at them."""
