@@ -95,12 +95,14 @@ def verify(path: str | os.PathLike[str], *, progress: Progress = SILENT) -> Veri
         return _incomplete(Path(path), error)
     problems: list[Problem] = []
     num_variables = 0
+    notes: tuple[str, ...] = _NO_CHECKSUMS if family.kind == "safetensors" else ()
     try:
-        names, problem_of, shards = _checks(family)
+        names, problem_of, shards, unreadable = _checks(family)
     except CheckpointError as error:
         problems.append(Problem("index", _file_named(family, error), None, _one_line(error)))
     else:
         num_variables = len(names)
+        notes += unreadable
         with progress.task(f"Verifying {family.prefix.name}", num_variables, "variables") as task:
             for name in names:
                 problem = problem_of(name)
@@ -118,18 +120,8 @@ def verify(path: str | os.PathLike[str], *, progress: Progress = SILENT) -> Veri
         tuple(problems),
         num_variables,
         sum(file.stat().st_size for file in family.files),
-        _notes(family, num_variables),
+        notes,
     )
-
-
-def _notes(family: Family, num_variables: int) -> tuple[str, ...]:
-    """What was not compared."""
-    if family.kind == "safetensors":
-        return _NO_CHECKSUMS
-    if family.kind != "npz" or not num_variables:
-        return ()
-    with api.open(family) as saved:
-        return tuple(error.message for error in saved.unreadable.values())
 
 
 def _incomplete(path: Path, error: CheckpointError) -> VerifyResult:
@@ -143,8 +135,11 @@ def _incomplete(path: Path, error: CheckpointError) -> VerifyResult:
     return VerifyResult(path, kind, (problem,), 0, 0)
 
 
-def _checks(family: Family) -> tuple[list[str], Callable[[str], Problem | None], list[Path]]:
-    """The names of the variables, what looks at one of them, and the .data files there should be.
+def _checks(
+    family: Family,
+) -> tuple[list[str], Callable[[str], Problem | None], list[Path], tuple[str, ...]]:
+    """The names of the variables, what looks at one of them, the .data files there should be, and
+    what of the file is no variable.
 
     Raises:
       CheckpointError: the index is broken.
@@ -170,9 +165,13 @@ def _checks(family: Family) -> tuple[list[str], Callable[[str], Problem | None],
 
         count = bundle.num_shards
         shards = [data_path(family.prefix, shard, count) for shard in range(count)]
-        return list(bundle.variables), look_at, shards
+        return list(bundle.variables), look_at, shards, ()
     saved = api.open(family)
-    return list(saved), lambda name: _unreadable(family, name, lambda: saved[name], pages), []
+
+    def read(name: str) -> Problem | None:
+        return _unreadable(family, name, lambda: saved[name], pages)
+
+    return list(saved), read, [], tuple(error.message for error in saved.unreadable.values())
 
 
 def _misplaced(name: str, place: Entry, path: Path, size: int | None) -> Problem | None:
