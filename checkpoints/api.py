@@ -260,8 +260,9 @@ def write_files(
     slicing: Slicing | None = None,
     progress: Progress = SILENT,
 ) -> Family:
-    """Writes the files themselves, where there are none yet; arguments and errors as of `write`."""
-    refuse_words(prefix, version, metadata, slicing)
+    """Writes the files themselves, where there are none yet; arguments and errors as of `write`,
+    but that the caller has seen to it that the form has a place for what is said (refuse_words).
+    """
     if version in ("npz", "safetensors"):
         return _write_arrays(prefix, variables, version, metadata or {}, progress)
     num_variables = len(variables) if isinstance(variables, Mapping) else None

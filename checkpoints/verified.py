@@ -20,6 +20,7 @@ from checkpoints.placing import Place
 from checkpoints.progress import SILENT, Progress
 from checkpoints.slicing import Slicing
 from checkpoints.tensors import as_strings
+from checkpoints.writable import refuse_words
 
 _PIECE_BYTES = 1 << 24
 
@@ -58,6 +59,7 @@ def write_verified(
     """
     version = version or api.version_of(path)
     place = Place(path, version, overwrite=overwrite)
+    refuse_words(path, version, metadata, slicing)
     with place.beside() as prefix:
         written = api.write_files(
             prefix,
