@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from checkpoints.bundle import data_path, index_path
 from checkpoints.errors import OutputExistsError, UsageError
 from checkpoints.family import Family, at_prefix
-from checkpoints.family_files import DATA_FILE, INDEX, META, beside, has_index, is_table, members
+from checkpoints.family_files import DATA_FILE, META, beside, has_index, is_table, members
 from checkpoints.files import directory_beside, placing, refuse_existing
 from checkpoints.progress import Progress
 from checkpoints.temporary_names import leftovers
-
-_FIRST_DATA = ".data-00000-of-00001"
 
 
 class Place:
@@ -41,9 +40,11 @@ class Place:
             raise UsageError("A checkpoint needs a name.", received=path)
         self._is_family = version in ("v1", "v2")
         self._overwrite = overwrite
-        targets = {"v1": [""], "v2": [INDEX, _FIRST_DATA]}.get(version, [""])
-        self._targets = [beside(self.path, ending) for ending in targets]
-        if version == "v2" and self.path.is_dir():
+        is_v2 = version == "v2"
+        self._targets = (
+            [index_path(self.path), data_path(self.path, 0, 1)] if is_v2 else [self.path]
+        )
+        if is_v2 and self.path.is_dir():
             # Its files would lie beside the directory, and whoever names it would get the one
             # or the other.
             refuse_existing(self.path, overwrite)
