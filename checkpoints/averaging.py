@@ -169,13 +169,12 @@ def average(
       OutputExistsError: a checkpoint is there and may not be replaced.
       VerificationError: what was written is not the mean; nothing is left of it.
     """
-    if isinstance(sources, str | bytes | os.PathLike) or len(sources) < 2:
+    is_one = isinstance(sources, str | bytes | os.PathLike)
+    if is_one or len(sources) < 2:
         raise UsageError(
             "A mean takes two checkpoints or more.",
             expected="a list of paths",
-            received=repr(sources)
-            if isinstance(sources, str | bytes | os.PathLike)
-            else len(sources),
+            received=repr(sources) if is_one else len(sources),
             next_step="Name another checkpoint of the same net.",
         )
     path = Path(destination)
