@@ -23,12 +23,12 @@ from checkpoints.tensors import Array, Variable, describe, little_endian_bytes
 from exporters.graph import Graph, dimensions
 from exporters.names import node_of
 from exporters.ops import VARIABLES
+from exporters.savers.fit import variable_behind
 from exporters.savers.nodes import read_saver
 from exporters.values import Values, bytes_of, header_of
 
 _COLLECTION = "variables"
 _PART = re.compile(r"(.+)/part_(\d+)")
-_PASSES = frozenset({"Identity", "ReadVariableOp"})
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ def _parts_of_saver(graph: Graph) -> dict[str, Part]:
     for entries in () if saver is None else saver.saves:
         for key, text, reference in zip(entries.keys, entries.slices, entries.tensors, strict=True):
             part = _parsed(key.decode("utf-8", "replace"), text.decode("utf-8", "replace"))
-            variable = _variable_behind(graph, reference)
+            variable = variable_behind(graph, reference)
             if part is not None and variable is not None:
-                found[variable] = part
+                found[variable.name] = part
     return found
 
 
@@ -236,12 +236,3 @@ def _variable_def(data: bytes) -> Any | None:
         return VariableDef.FromString(data)
     except DecodeError:
         return None
-
-
-def _variable_behind(graph: Graph, reference: str) -> str | None:
-    seen: set[str] = set()
-    node = graph.node(node_of(reference))
-    while node.op in _PASSES and node.name not in seen and node.input:
-        seen.add(node.name)
-        node = graph.node(node_of(node.input[0]))
-    return str(node.name) if node.op in VARIABLES else None

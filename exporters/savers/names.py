@@ -8,7 +8,7 @@ from exporters.calls import calls_of, producer_in_function
 from exporters.constants import constant_value
 from exporters.graph import Graph
 from exporters.names import is_control, node_of, tensor_of
-from exporters.ops import VARIABLES
+from exporters.savers.fit import variable_behind
 
 _TENSORS_FROM = {"Save": 2, "SaveSlices": 3, "SaveV2": 3}
 """Save op -> the index of its first input that is a variable; input 1 holds the names."""
@@ -54,10 +54,10 @@ def _restored_by_function(graph: Graph, reference: str) -> dict[str, str]:
     names = {}
     for node in function.node_def:
         if node.op in _ASSIGNMENTS and len(node.input) > 1 and node.input[0] in given:
-            variable = _variable_behind(graph, given[node.input[0]])
+            variable = variable_behind(graph, given[node.input[0]])
             key = _restored_key(nodes, node.input[1])
             if variable is not None and key is not None:
-                names[variable] = key
+                names[variable.name] = key
     return names
 
 
@@ -87,18 +87,9 @@ def _names_of(graph: Graph, inputs: list[str], first: int) -> dict[str, str]:
     if keys is None or keys.op != "Const":
         return {}
     names = [bytes(key).decode("utf-8", "replace") for key in constant_value(keys).reshape(-1)]
-    variables = [_variable_behind(graph, reference) for reference in inputs[first:]]
+    variables = [variable_behind(graph, reference) for reference in inputs[first:]]
     return {
-        variable: name
+        variable.name: name
         for variable, name in zip(variables, names, strict=False)
         if variable is not None
     }
-
-
-def _variable_behind(graph: Graph, reference: str) -> str | None:
-    seen: set[str] = set()
-    node = graph.node(node_of(reference))
-    while node.op in _PASSES and node.name not in seen and node.input:
-        seen.add(node.name)
-        node = graph.node(node_of(node.input[0]))
-    return node.name if node.op in VARIABLES else None
