@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -264,21 +264,19 @@ def _read_floats(view: memoryview, start: int, end: int) -> npt.NDArray[np.float
     return np.concatenate([*values, np.empty(0, np.float32)]).astype(np.float32)
 
 
-def _read_numbers(view: memoryview, start: int, end: int) -> list[int]:
+def _read_numbers(view: memoryview, start: int, end: int) -> Iterator[int]:
     """The numbers of a Feature's int64_list, packed or one by one."""
-    numbers = []
     for kind in wire.scan(view, start, end):
         if kind.number != 3:
             continue
         for value in wire.scan(view, kind.start, kind.end):
             if value.wire_type == wire.VARINT:
-                numbers.append(_signed(value.value))
+                yield _signed(value.value)
                 continue
             place = value.start
             while place < value.end:
                 number, place = wire.read_varint(view, place, value.end)
-                numbers.append(_signed(number))
-    return numbers
+                yield _signed(number)
 
 
 def _signed(number: int) -> int:
@@ -305,31 +303,27 @@ def _find_fields(view: memoryview, start: int, end: int) -> dict[bytes, tuple[in
                     key = bytes(view[part.start : part.end])
                 elif part.number == 2:
                     value = part
-            if value is not None and key in _LISTS:
-                found[key] = value.start, value.end
-            if value is None or key not in (IMAGE, LABEL, FILENAME):
+            if value is None:
                 continue
-            place = _first_value(view, value.start, value.end, key == LABEL)
-            if place is not None:
-                found[key] = place
+            if key in _LISTS:
+                found[key] = value.start, value.end
+            elif key == LABEL:
+                number = next(_read_numbers(view, value.start, value.end), None)
+                if number is not None:
+                    found[key] = number, 0
+            elif key in (IMAGE, FILENAME):
+                place = _first_bytes(view, value.start, value.end)
+                if place is not None:
+                    found[key] = place
     return found
 
 
-def _first_value(view: memoryview, start: int, end: int, is_number: bool) -> tuple[int, int] | None:
-    """The first value of a Feature: (start, length) of bytes, or (value, 0) of an int64."""
+def _first_bytes(view: memoryview, start: int, end: int) -> tuple[int, int] | None:
+    """Where the first value of a Feature's bytes_list lies: start and length."""
     for kind in wire.scan(view, start, end):
-        if kind.number != (3 if is_number else 1):
-            continue
-        for value in wire.scan(view, kind.start, kind.end):
-            if not is_number:
+        if kind.number == 1:
+            for value in wire.scan(view, kind.start, kind.end):
                 return value.start, value.end - value.start
-            if value.wire_type == wire.VARINT:
-                number = value.value
-            elif value.start < value.end:
-                number, _ = wire.read_varint(view, value.start, value.end)
-            else:
-                continue
-            return _signed(number), 0
     return None
 
 
