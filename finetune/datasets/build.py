@@ -9,12 +9,8 @@ holds more than a few pictures in memory.
 
 from __future__ import annotations
 
-import hashlib
-import struct
 import time
-from array import array
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,16 +20,11 @@ from checkpoints.files import atomic_directory, refuse_existing
 from checkpoints.progress import SILENT, Progress
 from finetune.datasets.cleaned_pictures import CleanedPictures
 from finetune.datasets.cleaning import Cleaned, Rejected, clean_all
-from finetune.datasets.dataset import (
-    SPLITS,
-    Shard,
-    is_dataset_directory,
-    write_dataset_file,
-)
-from finetune.datasets.shard_writer import deal, write_shard
+from finetune.datasets.dataset import SPLITS, is_dataset_directory
+from finetune.datasets.shard_writer import Written, write_dataset
 from finetune.datasets.sources import RejectedItem, Source, find_source
 from finetune.datasets.sources.names import similar_names
-from finetune.datasets.splits import assign_splits, find_duplicates
+from finetune.datasets.splits import find_duplicates
 
 _SPOOL = "spool"
 
@@ -179,7 +170,7 @@ def build(
         spool = partial / _SPOOL
         spool.mkdir()
         met = _clean_source(source, spool, processes, on_error, max_side, progress)
-        written = _write(source, met.cleaned, partial, spool, val, test, shards, progress)
+        written = write_dataset(source, met.cleaned, partial, spool, val, test, shards, progress)
         for file in spool.iterdir():
             file.unlink()
         spool.rmdir()
@@ -206,63 +197,10 @@ def build(
     )
 
 
-@dataclass(frozen=True)
-class _Written:
-    """What went into the directory; `splits` has the split of each cleaned picture."""
-
-    classes: tuple[str, ...]
-    splits: list[str]
-    counts: dict[str, tuple[int, ...]]
-    content_hash: str
-    moved: tuple[str, ...]
-
-
-def _lacking(written: _Written, split: str) -> tuple[str, ...]:
+def _lacking(written: Written, split: str) -> tuple[str, ...]:
     """The classes without a picture in a split."""
     counts = written.counts[split]
     return tuple(name for name, count in zip(written.classes, counts, strict=True) if count == 0)
-
-
-def _write(
-    source: Source,
-    cleaned: CleanedPictures,
-    directory: Path,
-    spool: Path,
-    val: float,
-    test: float,
-    shards: int | None,
-    progress: Progress,
-) -> _Written:
-    """Writes the shards, dataset.json and labels.txt."""
-    classes, label_of = _filled_classes(source, cleaned)
-    splits, moved = assign_splits(source, cleaned, val, test)
-    order = cleaned.by_digest()
-    files: dict[str, list[Shard]] = {}
-    counts = {split: [0] * len(classes) for split in SPLITS}
-    with progress.task("Writing shards", len(order), "pictures") as task:
-        for split in SPLITS:
-            places = array("q", (place for place in order if splits[place] == split))
-            chosen = cleaned.picked(places)
-            for picture in chosen:
-                for label in source.items[picture.item].all_labels:
-                    counts[split][label_of[label]] += 1
-            for path, part in deal(directory, source.name, split, chosen, shards):
-                shard = write_shard(path, part, source, spool, label_of, classes)
-                files.setdefault(split, []).append(shard)
-                task.advance(len(part))
-    content_hash = _content_hash(source, cleaned, splits, order)
-    write_dataset_file(
-        directory,
-        name=source.name,
-        classes=classes,
-        splits=files,
-        counts=counts,
-        content_hash=content_hash,
-        multi_label=any(item.labels for item in source.items),
-    )
-    fixed = {split: tuple(numbers) for split, numbers in counts.items()}
-    moved_paths = tuple(source.items[cleaned.item(place)].path for place in moved)
-    return _Written(classes, splits, fixed, content_hash, moved_paths)
 
 
 def _check_options(
@@ -375,29 +313,3 @@ def _leave_out(
         )
     met.skipped.append(Skipped(path, answer.kind, answer.detail))
     progress.say(f"Skipped {path}: {answer.detail}".replace("\n", "\\n"))
-
-
-def _filled_classes(
-    source: Source, cleaned: Sequence[Cleaned]
-) -> tuple[tuple[str, ...], dict[int, int]]:
-    """The classes that have a usable picture, and the source's label -> theirs."""
-    filled = sorted(
-        {label for picture in cleaned for label in source.items[picture.item].all_labels}
-    )
-    classes = tuple(source.classes[label] for label in filled)
-    return classes, {label: place for place, label in enumerate(filled)}
-
-
-def _content_hash(
-    source: Source, cleaned: Sequence[Cleaned], split_of: Sequence[str], order: Sequence[int]
-) -> str:
-    digest = hashlib.sha256()
-    for place in order:
-        picture = cleaned[place]
-        name = "|".join(source.classes[each] for each in source.items[picture.item].all_labels)
-        digest.update(picture.digest)
-        digest.update(picture.encoding)
-        digest.update(f"{split_of[place]}/{name}\n".encode())
-        for box in source.items[picture.item].boxes:
-            digest.update(struct.pack("<4f", *box))
-    return f"sha256:{digest.hexdigest()}"

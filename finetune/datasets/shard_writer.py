@@ -1,24 +1,131 @@
-"""Cleaned pictures into TFRecord shards."""
+"""Cleaned pictures into a dataset directory: dealt to splits, then to TFRecord shards."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import struct
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.errors import DataError
+from checkpoints.progress import Progress
+from finetune.datasets.cleaned_pictures import CleanedPictures
 from finetune.datasets.cleaning import Cleaned
-from finetune.datasets.dataset import Shard, shard_name
+from finetune.datasets.dataset import SPLITS, Shard, shard_name, write_dataset_file
 from finetune.datasets.records import FeatureValue, RecordWriter, make_example
 from finetune.datasets.sources import Box, Source, SourceItem, read_item
+from finetune.datasets.splits import assign_splits
 
 DEFAULT_SHARDS = 5
 LARGE_SHARD_BYTES = 256 << 20
 """Without --shards there are five, or more where one would be larger than this."""
 
 
-def deal(
+@dataclass(frozen=True)
+class Written:
+    """What went into a dataset directory.
+
+    Attributes:
+      classes: class names in order, those with a usable picture.
+      splits: the split of each cleaned picture.
+      counts: split name -> pictures of each class, in the order of `classes`; all three splits.
+      content_hash: over contents, classes and splits.
+      moved: paths of the pictures that train only because their class would have no other.
+    """
+
+    classes: tuple[str, ...]
+    splits: list[str]
+    counts: dict[str, tuple[int, ...]]
+    content_hash: str
+    moved: tuple[str, ...]
+
+
+def write_dataset(
+    source: Source,
+    cleaned: CleanedPictures,
+    directory: Path,
+    spool: Path,
+    val: float,
+    test: float,
+    shards: int | None,
+    progress: Progress,
+) -> Written:
+    """Deals pictures to splits and writes the shards, dataset.json and labels.txt.
+
+    Args:
+      source: names each picture's file and class.
+      cleaned: the usable pictures.
+      directory: an empty one, but for the spool; it is renamed as a whole when all is written.
+      spool: the directory of the re-encoded pictures.
+      val: share for validation, as for `build`.
+      test: share for the test split.
+      shards: files a split; None: five, more for large data.
+      progress: gets a task in pictures.
+
+    Raises:
+      DataError: a picture's file is not what it was when it was cleaned.
+    """
+    classes, label_of = _filled_classes(source, cleaned)
+    splits, moved = assign_splits(source, cleaned, val, test)
+    order = cleaned.by_digest()
+    files: dict[str, list[Shard]] = {}
+    counts = {split: [0] * len(classes) for split in SPLITS}
+    with progress.task("Writing shards", len(order), "pictures") as task:
+        for split in SPLITS:
+            places = array("q", (place for place in order if splits[place] == split))
+            chosen = cleaned.picked(places)
+            for picture in chosen:
+                for label in source.items[picture.item].all_labels:
+                    counts[split][label_of[label]] += 1
+            for path, part in _deal(directory, source.name, split, chosen, shards):
+                shard = _write_shard(path, part, source, spool, label_of, classes)
+                files.setdefault(split, []).append(shard)
+                task.advance(len(part))
+    content_hash = _content_hash(source, cleaned, splits, order)
+    write_dataset_file(
+        directory,
+        name=source.name,
+        classes=classes,
+        splits=files,
+        counts=counts,
+        content_hash=content_hash,
+        multi_label=any(item.labels for item in source.items),
+    )
+    fixed = {split: tuple(numbers) for split, numbers in counts.items()}
+    moved_paths = tuple(source.items[cleaned.item(place)].path for place in moved)
+    return Written(classes, splits, fixed, content_hash, moved_paths)
+
+
+def _filled_classes(
+    source: Source, cleaned: Sequence[Cleaned]
+) -> tuple[tuple[str, ...], dict[int, int]]:
+    """The classes that have a usable picture, and the source's label -> theirs."""
+    filled = sorted(
+        {label for picture in cleaned for label in source.items[picture.item].all_labels}
+    )
+    classes = tuple(source.classes[label] for label in filled)
+    return classes, {label: place for place, label in enumerate(filled)}
+
+
+def _content_hash(
+    source: Source, cleaned: Sequence[Cleaned], split_of: Sequence[str], order: Sequence[int]
+) -> str:
+    digest = hashlib.sha256()
+    for place in order:
+        picture = cleaned[place]
+        name = "|".join(source.classes[each] for each in source.items[picture.item].all_labels)
+        digest.update(picture.digest)
+        digest.update(picture.encoding)
+        digest.update(f"{split_of[place]}/{name}\n".encode())
+        for box in source.items[picture.item].boxes:
+            digest.update(struct.pack("<4f", *box))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _deal(
     directory: Path,
     name: str,
     split: str,
@@ -38,7 +145,7 @@ def deal(
         yield directory / shard_name(name, split, index, shards), pictures[start:stop]
 
 
-def write_shard(
+def _write_shard(
     path: Path,
     pictures: Sequence[Cleaned],
     source: Source,
