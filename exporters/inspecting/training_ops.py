@@ -16,7 +16,7 @@ from exporters.ops import FUSED_BATCH_NORMS, HANDLE_READS, VARIABLES, writes_var
 from exporters.rewrites.prune import called_functions
 
 _SHOWN_NODES = 3
-_CONSTANT = frozenset({"Const", "VariableShape"})
+_STORED = frozenset({"Const", "VariableShape", *HANDLE_READS, *VARIABLES})
 _DRAWS = "draws random numbers, as dropout does"
 _REASONS = tuple(
     (re.compile(pattern), reason)
@@ -128,7 +128,7 @@ def refuse_training_ops(
 def _callers(graph: Graph) -> dict[str, str]:
     """Function -> the first node of the graph that calls it, directly or through others."""
     callers: dict[str, str] = {}
-    for node in graph.nodes.values() if graph.functions else ():
+    for node in graph.nodes.values():
         for function in called_functions(graph, [node]):
             callers.setdefault(function.signature.name, f"{node.name} ({node.op})")
     return callers
@@ -214,13 +214,13 @@ def depends_on_data(node: NodeDef, by_name: Mapping[str, NodeDef]) -> bool:
     waiting = [node]
     while waiting:
         current = waiting.pop()
-        if current.op in VARIABLES or current.op in _CONSTANT or current.op in HANDLE_READS:
+        if current.op in _STORED:
             continue
         inputs = [node_of(reference) for reference in current.input if not is_control(reference)]
-        if not inputs or any(name.partition(":")[0] not in by_name for name in inputs):
+        if not inputs or any(name not in by_name for name in inputs):
             return True
         for name in inputs:
             if name not in seen:
                 seen.add(name)
-                waiting.append(by_name[name.partition(":")[0]])
+                waiting.append(by_name[name])
     return False
