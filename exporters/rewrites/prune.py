@@ -162,6 +162,11 @@ def called_functions(graph: Graph, nodes: Iterable[NodeDef]) -> list[FunctionDef
     return [function for name, function in graph.functions.items() if name in found]
 
 
+def calls_function(graph: Graph, node: NodeDef) -> bool:
+    """Whether a node calls a function of the graph's library."""
+    return any(name in graph.functions for name in function_names(node))
+
+
 def function_names(node: NodeDef) -> Iterator[str]:
     """What a node may call: a function is an op too, and stands in attributes."""
     yield node.op

@@ -8,7 +8,7 @@ from checkpoints.messages import NodeDef
 from exporters.graph import Graph
 from exporters.inspecting.training_ops import has_training_nodes
 from exporters.rewrites.dropout import placeholders_of_dropout
-from exporters.rewrites.prune import called_functions, function_names
+from exporters.rewrites.prune import called_functions
 
 _PREDICATES = {
     "Case": 0,
@@ -94,8 +94,6 @@ class SettingUses:
 
     def _is_call(self, node: NodeDef) -> bool:
         """Whether a node calls a function in which something is chosen, or belongs to training."""
-        if not any(name in self._graph.functions for name in function_names(node)):
-            return False
         return any(
             has_training_nodes(function)
             or any(inner.op in _PREDICATES for inner in function.node_def)

@@ -18,7 +18,7 @@ from exporters.inspecting.endpoints import PLACEHOLDERS
 from exporters.moving_averages import MovingAverages
 from exporters.names import node_of, tensor_of
 from exporters.ops import REFERENCE_VARIABLES, VALUE_OPS, VARIABLES, writes_variable
-from exporters.rewrites.prune import Pruned, function_names
+from exporters.rewrites.prune import Pruned, calls_function
 from exporters.variables import passes_handle
 
 _TRAINS = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]\w*")
@@ -127,7 +127,7 @@ class _Telling:
         graph = self._graph
         behind = graph.ancestors([write])
         lost = tuple(name for name in self._lost if name in behind)
-        is_call = any(name in graph.functions for name in function_names(node))
+        is_call = calls_function(graph, node)
         is_average = node.op in CONDITIONALS | CASES and variable in self._averages
         op = graph.nodes[write].op
         return StaleRead(node.name, variable, write, op, is_call, is_average, lost)

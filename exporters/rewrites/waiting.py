@@ -11,7 +11,7 @@ from exporters.graph import Graph
 from exporters.names import is_control, node_of
 from exporters.rewrites.checks import is_check
 from exporters.rewrites.draft import Draft
-from exporters.rewrites.prune import function_names
+from exporters.rewrites.prune import calls_function
 from exporters.safety import reason_against
 
 _CONTROL_FLOW = frozenset(
@@ -60,5 +60,5 @@ def _is_eventful(graph: Graph, node: NodeDef) -> bool:
         is_check(node)
         or node.op in _CONTROL_FLOW
         or reason_against(node.op) is not None
-        or any(name in graph.functions for name in function_names(node))
+        or calls_function(graph, node)
     )
