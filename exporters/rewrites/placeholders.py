@@ -59,20 +59,15 @@ def parse_input(text: str) -> InputRequest:
         raise UsageError(
             f"{text} gives no shape.", expected="NAME=?x224x224x3, ? for the batch", received=shape
         )
-
-    def is_zero(size: str) -> bool:
-        return size.isdigit() and int(size) == 0
-
-    if any(map(is_zero, sizes)):
+    lengths = tuple(None if size in _UNKNOWN else int(size) for size in sizes)
+    if 0 in lengths:
         raise UsageError(
             f"{text}: a dimension of 0 leaves nothing to feed.",
             expected="sizes of 1 and more, or ? for the batch",
             received=shape,
-            next_step=f"--inputs {name.strip()}={'x'.join('?' if is_zero(n) else n for n in sizes)}",
+            next_step=f"--inputs {name.strip()}={_typed(tuple(size or None for size in lengths))}",
         )
-    return InputRequest(
-        name.strip(), tuple(None if size in _UNKNOWN else int(size) for size in sizes)
-    )
+    return InputRequest(name.strip(), lengths)
 
 
 def cut_at_inputs(
@@ -100,7 +95,7 @@ def cut_at_inputs(
     for request in each_once(graph, requests):
         tensor = resolve_tensor(graph, request.name, role="input")
         if tensor.node not in needed:
-            raise not_needed(graph, tensor, outputs)
+            raise _not_needed(graph, tensor, outputs)
         node = graph.nodes[tensor.node]
         _refuse_unfit(graph, tensor, request)
         if node.op in PLACEHOLDERS and request.shape in (None, graph.shape(tensor)):
@@ -125,10 +120,10 @@ def refuse_unneeded(
     for request in requests:
         tensor = resolve_tensor(graph, request.name, role="input")
         if tensor.node not in pruned.nodes:
-            raise not_needed(graph, tensor, outputs)
+            raise _not_needed(graph, tensor, outputs)
 
 
-def not_needed(graph: Graph, tensor: TensorName, outputs: Sequence[TensorName]) -> GraphError:
+def _not_needed(graph: Graph, tensor: TensorName, outputs: Sequence[TensorName]) -> GraphError:
     """What to say of an input that lies aside."""
     return GraphError(
         f"{graph.label}: no output depends on the input {tensor}.",
