@@ -156,7 +156,7 @@ class GraphRunner:
         values = {**dict(zip(self.inputs, arrays, strict=False)), **(feeds or {})}
         if self._session is None:
             self._session = self._new_session()
-        with _explained(self._label, self._graph_def):
+        with self._explained():
             fetched: list[Array] = self._session.run(list(self.outputs), values)
         return fetched
 
@@ -173,7 +173,7 @@ class GraphRunner:
         if self._session is None:
             self._session = self._new_session()
         assignments = []
-        with self._session.graph.as_default(), _explained(self._label, self._graph_def):
+        with self._session.graph.as_default(), self._explained():
             for name, value in values.items():
                 variable = self._session.graph.get_tensor_by_name(f"{name}:0")
                 holder = tf.compat.v1.placeholder(value.dtype, value.shape)
@@ -206,18 +206,18 @@ class GraphRunner:
             iterator = tf.compat.v1.data.make_initializable_iterator(make_dataset())
             element = iterator.get_next()
             features, *rest = element if isinstance(element, tuple) else (element,)
-            with _explained(self._label, self._graph_def):
+            with self._explained():
                 tensors = tf.import_graph_def(
                     self._graph_def, {self.inputs[0]: features}, list(self.outputs), name="model"
                 )
         # Whoever takes the batches may stop at any of them: nothing is left entered meanwhile.
         session = tf.compat.v1.Session(graph=own_graph, config=self._config)
         try:
-            with _explained(self._label, self._graph_def):
+            with self._explained():
                 session.run(iterator.initializer)
             while True:
                 try:
-                    with _explained(self._label, self._graph_def):
+                    with self._explained():
                         outputs, others = session.run((tensors, tuple(rest)))
                 except tf.errors.OutOfRangeError:
                     return
@@ -245,24 +245,24 @@ class GraphRunner:
     def _new_session(self) -> Any:
         tf = load_tensorflow()
         own_graph = tf.Graph()
-        with own_graph.as_default(), _explained(self._label, self._graph_def):
+        with own_graph.as_default(), self._explained():
             tf.import_graph_def(self._graph_def, name="")
         return tf.compat.v1.Session(graph=own_graph, config=self._config)
 
-
-@contextmanager
-def _explained(label: str, graph_def: Any) -> Iterator[None]:
-    """Turns what TensorFlow raises over a graph or a fed value into a GraphError."""
-    errors = load_tensorflow().errors
-    try:
-        yield
-    except errors.OutOfRangeError:
-        raise
-    except (errors.OpError, ValueError, TypeError, KeyError) as error:
-        message = getattr(error, "message", None) or str(error)
-        raise GraphError(
-            f"{label} cannot be run as it was asked to.", received=_reason(message, graph_def)
-        ) from error
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turns what TensorFlow raises over the graph or a fed value into a GraphError."""
+        errors = load_tensorflow().errors
+        try:
+            yield
+        except errors.OutOfRangeError:
+            raise
+        except (errors.OpError, ValueError, TypeError, KeyError) as error:
+            message = getattr(error, "message", None) or str(error)
+            raise GraphError(
+                f"{self._label} cannot be run as it was asked to.",
+                received=_reason(message, self._graph_def),
+            ) from error
 
 
 def _reason(message: str, graph_def: Any) -> str:
