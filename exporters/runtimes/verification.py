@@ -27,8 +27,6 @@ ATOL = 1e-4
 QUANTIZED_SHARE = 0.25
 """What a model in 8 bits may differ by, as a share of the source's largest answer."""
 
-_RUN_AT_ONCE = 16
-
 
 def refuse_structure(request: Request) -> None:
     """Raises UsageError where the structure alone is to be proved: a converter makes another one."""

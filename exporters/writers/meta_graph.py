@@ -52,7 +52,7 @@ def write(request: Request, progress: Progress) -> Conversion:
             )
             progress.say(f"Its Saver restores the variables from {_checkpoint(request)}.")
         else:
-            data = _of_constants(frozen, request)
+            data = _of_constants(frozen)
         with atomic_file(request.destination, overwrite=request.overwrite) as file:
             file.write(data)
     nodes = len(MetaGraphDef.FromString(data).graph_def.node)
@@ -75,7 +75,7 @@ def _proved(frozen: FrozenGraph, request: Request, progress: Progress) -> Verifi
         )
 
 
-def _of_constants(frozen: FrozenGraph, request: Request) -> bytes:
+def _of_constants(frozen: FrozenGraph) -> bytes:
     from exporters.frozen_file import frozen_graph_def
 
     message = MetaGraphDef(graph_def=frozen_graph_def(frozen))
