@@ -10,7 +10,7 @@ from pathlib import Path
 from checkpoints.errors import VerificationError, listed
 from checkpoints.progress import SILENT, Progress
 from scripts.bench.case import Case, Check, Contender, Peer, Step, python, slimtune
-from scripts.bench.groups.folding import folding_cases
+from scripts.bench.groups.folding import folding_cases, near_answers
 from scripts.bench.process import run_work
 
 LIST_TARGET = 12.0
@@ -160,7 +160,7 @@ def _freeze_case(files: Files, directory: Path) -> Case:
                 memory_target=FREEZE_MEMORY_TARGET,
             ),
         ),
-        check=_same_answers(files, ours, theirs),
+        check=near_answers("frozen", ours, theirs, files.input, files.output),
     )
 
 
@@ -200,24 +200,5 @@ def _same_values(ours: Path, theirs: Path) -> Check:
                 "The two checkpoints hold different variables.", received=found.as_json()
             )
         return f"values of {found.num_same} variables"
-
-    return check
-
-
-def _same_answers(files: Files, ours: Path, theirs: Path) -> Check:
-    """Compares what two frozen graphs answer to the same pictures, bit for bit."""
-    program = python(
-        "scripts.bench.groups.same_answers", ours, theirs, files.input, f"{files.output}:0"
-    )
-
-    def check(printed: Mapping[str, str]) -> str:
-        found = json.loads(run_work(program, ours.parent)[1])
-        if found["max_abs"] != 0:
-            raise VerificationError(
-                "The two frozen graphs answer differently.",
-                expected="equal answers, bit for bit",
-                received=f"largest difference {found['max_abs']}",
-            )
-        return "answers to the same pictures, bit for bit"
 
     return check

@@ -53,7 +53,7 @@ def folding_cases(frozen: Path, input_name: str, output: str, directory: Path) -
                 target=FOLD_TARGET,
             ),
         ),
-        check=_near_answers(ours, theirs, input_name, output),
+        check=near_answers("folded", ours, theirs, input_name, output, TOLERANCE),
         in_quick=False,
         most_rounds=ROUNDS,
     )
@@ -83,7 +83,7 @@ def same_probabilities(printed: Mapping[str, str]) -> str:
     """Compares the largest probability that either graph gave for each picture."""
     ours, theirs = (json.loads(text) for text in printed.values())
     if len(ours) != len(theirs) or any(
-        abs(a - b) > TOLERANCE for a, b in zip(ours, theirs, strict=True)
+        not abs(a - b) <= TOLERANCE for a, b in zip(ours, theirs, strict=True)
     ):
         raise VerificationError(
             "The two graphs answer differently.",
@@ -93,18 +93,30 @@ def same_probabilities(printed: Mapping[str, str]) -> str:
     return f"largest probability of {len(ours)} pictures, within {TOLERANCE:g}"
 
 
-def _near_answers(ours: Path, theirs: Path, input_name: str, output: str) -> Check:
-    """Compares what two graphs answer to the same pictures."""
+def near_answers(
+    kind: str, ours: Path, theirs: Path, input_name: str, output: str, tolerance: float = 0.0
+) -> Check:
+    """Compares what two graphs answer to the same pictures.
+
+    Args:
+      kind: what they are, for the message.
+      ours: a graph.
+      theirs: another.
+      input_name: tensor name of the pictures.
+      output: node name of the answers.
+      tolerance: how far apart answers may be; 0: equal bit for bit.
+    """
     program = python("scripts.bench.groups.same_answers", ours, theirs, input_name, f"{output}:0")
+    how = f"within {tolerance:g}" if tolerance else "bit for bit"
 
     def check(printed: Mapping[str, str]) -> str:
         found = json.loads(run_work(program, ours.parent)[1])
-        if found["max_abs"] > TOLERANCE:
+        if not found["max_abs"] <= tolerance:  # so that NaN is refused
             raise VerificationError(
-                "The two folded graphs answer differently.",
-                expected=f"equal answers within {TOLERANCE:g}",
+                f"The two {kind} graphs answer differently.",
+                expected=f"equal answers, {how}",
                 received=f"largest difference {found['max_abs']}",
             )
-        return f"answers to the same pictures, within {TOLERANCE:g}"
+        return f"answers to the same pictures, {how}"
 
     return check

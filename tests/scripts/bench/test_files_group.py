@@ -138,5 +138,6 @@ def test_folding_and_what_came_out_of_it(tiny_files, tmp_path):
 
 
 def test_probabilities_that_differ_are_named():
-    with pytest.raises(VerificationError, match="The two graphs answer differently"):
-        same_probabilities({"A": "[0.5, 0.25]", "B": "[0.5, 0.26]"})
+    for theirs in ("[0.5, 0.26]", "[0.5, NaN]"):
+        with pytest.raises(VerificationError, match="The two graphs answer differently"):
+            same_probabilities({"A": "[0.5, 0.25]", "B": theirs})
