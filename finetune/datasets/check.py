@@ -117,17 +117,13 @@ def _check_source(result: CheckResult, source: Source, cleaned: CleanedPictures)
         detail = f"all {len(cleaned)} pictures have the label {source.classes[filled.pop()]}"
         result.problems.append(Problem("one-label", str(source.root), detail))
     for places in cleaned.repeated():
-        items = [source.items[cleaned.item(place)] for place in places]
-        if len({(item.label, item.split) for item in items}) > 1:
-            others = ", ".join(item.path for item in items[1:])
-            result.problems.append(
-                Problem("duplicate", str(source.root / items[0].path), f"same content as {others}")
-            )
+        first, *others = (source.items[cleaned.item(place)] for place in places)
+        where = str(source.root / first.path)
+        detail = f"same content as {', '.join(item.path for item in others)}"
+        if any((item.label, item.split) != (first.label, first.split) for item in others):
+            result.problems.append(Problem("duplicate", where, detail))
         else:
-            others = ", ".join(item.path for item in items[1:])
-            result.notes.append(
-                Problem("repeated", str(source.root / items[0].path), f"same content as {others}")
-            )
+            result.notes.append(Problem("repeated", where, detail))
     result.notes.extend(
         Problem("ignored", str(source.root / path), "no picture by name and first bytes")
         for path in source.ignored
