@@ -22,8 +22,8 @@ class Problem(NamedTuple):
     Attributes:
       kind: a word to sort by: truncated, empty, not-a-picture, damaged, too-large, unsupported,
         unreadable, trailing-bytes, wrong-suffix, duplicate, layout, empty-class,
-        similar-classes, damaged-record, missing-shard, changed-shard, count, repeated-record, missing-feature, label, one-label,
-        labels-file, class-name, format, size.
+        similar-classes, damaged-record, changed-shard, count, repeated-record, missing-feature,
+        label, one-label, labels-file, class-name, format, size, box.
       path: the file, or the folder.
       detail: what is wrong with it.
     """
