@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from checkpoints.checksum import sha256_of
 from checkpoints.errors import DataError, NotFoundError
 from checkpoints.progress import Progress
+from finetune.datasets.cleaning import content_digest
 from finetune.datasets.dataset import DATASET_FILE, read_dataset
 from finetune.datasets.findings import FEW, CheckResult, Problem, in_one_line, sort_change
 from finetune.datasets.labels import LABELS_FILE, check_labels_file
@@ -59,8 +59,7 @@ class _Contents:
         number = self._numbers.setdefault(origin, len(self._origins))
         if number == len(self._origins):
             self._origins.append(origin)
-        digest = hashlib.sha256(data).digest()[:16]
-        self._rows += self._row.pack(digest, number, place.number, place.offset)
+        self._rows += self._row.pack(content_digest(data), number, place.number, place.offset)
 
     def duplicates(self) -> Iterator[tuple[str, str, str]]:
         """Records whose picture was met before: what is the same, and both places.

@@ -32,7 +32,6 @@ _WAITING_BATCHES = 4
 """Batches a worker may have before it; their answers fit into a pipe."""
 
 _DETAIL_LENGTH = 200
-_DIGEST_BYTES = 16
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from finetune.datasets.cleaning import serve; serve()"
@@ -44,7 +43,7 @@ class Cleaned(NamedTuple):
 
     Attributes:
       item: its place in the list of paths.
-      digest: the first 16 bytes of the SHA-256 of what the source holds of it.
+      digest: the `content_digest` of what the source holds of it.
       encoding: of the stored bytes where they differ from the file's, else empty.
       format: "jpeg" or "png".
       height: in pixels.
@@ -210,6 +209,11 @@ def serve() -> None:
         answers.flush()
 
 
+def content_digest(data: bytes) -> bytes:
+    """The first 16 bytes of the SHA-256: pictures of the same one are the same."""
+    return hashlib.sha256(data).digest()[:16]
+
+
 def available_cores() -> int:
     """The cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
@@ -240,10 +244,10 @@ def _clean_one(
         picture = clean_bytes(str(full), data, max_side)
     except PictureError as error:
         return Rejected(item, error.kind, error.detail[:_DETAIL_LENGTH])
-    digest = hashlib.sha256(data).digest()[:_DIGEST_BYTES]
+    digest = content_digest(data)
     spool_name, offset, encoding = "", 0, b""
     if not data.startswith(picture.encoded):
-        encoding = hashlib.sha256(picture.encoded).digest()[:_DIGEST_BYTES]
+        encoding = content_digest(picture.encoded)
         if spool is not None:
             spool_name = f"{os.getpid()}"
             with (spool / spool_name).open("ab") as file:

@@ -13,7 +13,7 @@ from pathlib import Path
 from checkpoints.errors import DataError
 from checkpoints.progress import Progress
 from finetune.datasets.cleaned_pictures import CleanedPictures
-from finetune.datasets.cleaning import Cleaned
+from finetune.datasets.cleaning import Cleaned, content_digest
 from finetune.datasets.dataset import SPLITS, Shard, shard_name, write_dataset_file
 from finetune.datasets.records import FeatureValue, RecordWriter, make_example
 from finetune.datasets.sources import Box, Source, SourceItem, read_item
@@ -202,7 +202,7 @@ def _stored_bytes(picture: Cleaned, item: SourceItem, source: Source, spool: Pat
             return file.read(picture.size)
     path = source.root / item.path
     data = read_item(source.reader, source.root, item.path)
-    if hashlib.sha256(data).digest()[: len(picture.digest)] != picture.digest:
+    if content_digest(data) != picture.digest:
         raise DataError(
             f"{path} changed while the dataset was built.",
             next_step="Build again when nobody writes into the folder.",
