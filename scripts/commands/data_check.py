@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from checkpoints.errors import counted
 from scripts.output import Output, one_line
 from scripts.verb import verb
 
@@ -55,8 +56,12 @@ def _renderables(result: CheckResult) -> list[Table | str]:
     from rich.table import Table
     from rich.text import Text
 
-    what = "pictures" if result.kind == "pictures" else "records"
-    looked = f"{one_line(str(result.path))}: {result.num_pictures} {what} in {len(result.classes)} classes looked at"
+    what = "picture" if result.kind == "pictures" else "record"
+    looked = f"{one_line(str(result.path))}: {counted(result.num_pictures, what)}"
+    if result.classes:
+        number = len(result.classes)
+        looked += f" in {number} class{'' if number == 1 else 'es'}"
+    looked += " looked at"
     notes = Counter(note.detail for note in result.notes if note.kind == "changed")
     lines = [f"  put right by data build: {count} x {detail}" for detail, count in notes.items()]
     repeats = sum(note.kind == "repeated" for note in result.notes)
@@ -72,4 +77,4 @@ def _renderables(result: CheckResult) -> list[Table | str]:
     found = len(result.problems)
     if found > _SHOWN:
         lines.insert(0, f"and {found - _SHOWN} more; --json has all of them.")
-    return [f"{looked}, {found} problem{'s' if found > 1 else ''}:", table, *lines]
+    return [f"{looked}, {counted(found, 'problem')}:", table, *lines]

@@ -112,6 +112,17 @@ def test_check_exits_1_where_something_is_found(run, pets):
     assert "is empty (0 bytes)" in out
 
 
+def test_check_of_one_picture_names_no_classes(run, pets):
+    code, out, _ = run("data", "check", pets / "cat/0.jpg")
+    assert (code, out) == (0, f"{pets / 'cat/0.jpg'}: 1 picture looked at, no problems.\n")
+    (pets / "cat/zero.jpg").write_bytes(b"")
+    code, out, _ = run("data", "check", pets / "cat/zero.jpg")
+    assert (code, out.splitlines()[0]) == (
+        1,
+        f"{pets / 'cat/zero.jpg'}: 1 picture looked at, 1 problem:",
+    )
+
+
 def test_check_of_shards(run, pets, tmp_path):
     run("data", "build", pets, tmp_path / "out", "--val", "0", "--shards", "1")
     path = tmp_path / "out/pets_train_00000-of-00001.tfrecord"
