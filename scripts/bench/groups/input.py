@@ -24,10 +24,15 @@ NET_SIZE = 299
 
 def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
     """Draws the pictures in `directory` (0.2 GB) and makes the cases on them."""
-    with progress.task(f"Drawing {PICTURES} pictures of {WIDTH}x{HEIGHT}", None):
-        sizes = map(str, (PICTURES, WIDTH, HEIGHT))
-        run_work(python("scripts.bench.groups.input_files", directory, *sizes), directory)
+    draw_pictures(directory, PICTURES, progress)
     return cases_on(directory, PICTURES, NET_SIZE)
+
+
+def draw_pictures(directory: Path, count: int, progress: Progress) -> None:
+    """Draws so many pictures of a photograph's size, in a process of its own, and their dataset."""
+    with progress.task(f"Drawing {count} pictures of {WIDTH}x{HEIGHT}", None):
+        sizes = map(str, (count, WIDTH, HEIGHT))
+        run_work(python("scripts.bench.groups.input_files", directory, *sizes), directory)
 
 
 def cases_on(directory: Path, count: int, size: int) -> list[Case]:

@@ -14,6 +14,7 @@ from checkpoints.errors import VerificationError
 from checkpoints.progress import SILENT, Progress
 from finetune.training.precision import CPU_FLAGS, LOSS_TOLERANCE, has_bfloat16
 from scripts.bench.case import Case, Check, Contender, Peer, Step, python
+from scripts.bench.groups.input import draw_pictures
 from scripts.bench.process import run_work
 
 HEAD_TARGET = 20.0
@@ -25,7 +26,6 @@ NET = "inception_v3"
 SIZE = 299
 CLASSES = 5
 PICTURES = 1000
-WIDTH, HEIGHT = 500, 375
 EPOCHS = 20
 HEAD_BATCH = 32
 PEER_SHARE = 80
@@ -45,9 +45,7 @@ TORCH_PYTHON = "SLIMTUNE_BENCH_TORCH_PYTHON"
 
 def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
     """Draws the pictures, writes Inception-v3's weights (0.6 GB together), and makes the cases."""
-    with progress.task(f"Drawing {PICTURES} pictures of {WIDTH}x{HEIGHT}", None):
-        sizes = map(str, (PICTURES, WIDTH, HEIGHT))
-        run_work(python("scripts.bench.groups.input_files", directory, *sizes), directory)
+    draw_pictures(directory, PICTURES, progress)
     with progress.task("Writing Inception-v3's checkpoint with TensorFlow", None):
         run_work(python("scripts.bench.groups.inception_files", directory), directory)
     return cases_on(directory / "dataset", directory / "v2" / "model.ckpt", NET, SIZE)

@@ -6,20 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-BATCH = 32
+from scripts.bench.groups.read_pictures import BATCH, all_of, epoch_of
 
 
 def train(dataset: str, size: str, count: str) -> Callable[[], Any]:
     """The step: an epoch of distorted pictures, in batches."""
-    from scripts.bench.groups.read_pictures import epoch_of
-
     return epoch_of(plain_batches(dataset, int(size), is_training=True), int(count))
 
 
 def evaluate(dataset: str, size: str, count: str) -> Callable[[], Any]:
     """The step: each picture once, in the order of the records."""
-    from scripts.bench.groups.read_pictures import all_of
-
     return all_of(lambda: plain_batches(dataset, int(size), is_training=False), int(count))
 
 

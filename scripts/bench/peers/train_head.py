@@ -18,7 +18,8 @@ def train(dataset: str, checkpoint: str, classes: str, steps: str) -> Callable[[
     import tensorflow as tf
 
     from finetune.slim import load_slim
-    from scripts.bench.peers.read_pictures import BATCH, plain_batches
+    from scripts.bench.groups.read_pictures import BATCH
+    from scripts.bench.peers.read_pictures import plain_batches
 
     v1 = tf.compat.v1
     slim = load_slim()  # TF-Slim itself no longer loads beside this TensorFlow
