@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,20 @@ class Heard:
     def task(self, description: str, total: int | None, unit: str = "") -> Iterator[Heard]:
         self.total = total
         yield self
+
+
+@pytest.fixture
+def slimtune(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
+    """Types a command; gives (exit code, stdout, stderr)."""
+    from scripts.main import main
+
+    def type_(*words: object) -> tuple[Any, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            main([*map(str, words)])
+        captured = capsys.readouterr()
+        return stopped.value.code, captured.out, captured.err
+
+    return type_
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from checkpoints.errors import listed
 from checkpoints.messages import GraphDef, MetaGraphDef
 from exporters.graph import read_graph
 from exporters.metadata import Metadata, metadata_node, read_metadata
-from scripts.main import main
 
 
 @pytest.fixture
@@ -35,17 +34,6 @@ def saved(tmp_path):
     meta = MetaGraphDef(graph_def=graph_def)
     prefix.with_name("my model.ckpt.meta").write_bytes(meta.SerializeToString())
     return prefix
-
-
-@pytest.fixture
-def slimtune(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return run
 
 
 def test_json(slimtune, saved, tmp_path):

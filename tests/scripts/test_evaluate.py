@@ -3,22 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from scripts.main import main
-
 pytestmark = pytest.mark.tensorflow
-
-
-@pytest.fixture
-def slimtune(capsys):
-    """Types a command; gives (exit code, stdout, stderr)."""
-
-    def type_(*words):
-        with pytest.raises(SystemExit) as stopped:
-            main([*map(str, words)])
-        captured = capsys.readouterr()
-        return stopped.value.code, captured.out, captured.err
-
-    return type_
 
 
 @pytest.fixture
