@@ -22,21 +22,17 @@ def resource(request) -> bool:
 
 
 @pytest.fixture
-def saved(tmp_path, resource):
+def saved(save_graph, resource):
     """Saves net(tf, x), whose result is called `out`."""
 
     def save(net: Any) -> Path:
-        tf = load_tensorflow()
-        v1 = tf.compat.v1
-        with warnings.catch_warnings(), tf.Graph().as_default():
+        def build(tf: Any) -> None:
+            x = tf.compat.v1.placeholder(tf.float32, [None, 4], "x")
+            tf.identity(net(tf, x), "out")
+
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with v1.variable_scope("", use_resource=resource):
-                x = v1.placeholder(tf.float32, [None, 4], "x")
-                tf.identity(net(tf, x), "out")
-            with v1.Session() as session:
-                session.run(v1.global_variables_initializer())
-                v1.train.Saver().save(session, str(tmp_path / "m.ckpt"))
-        return tmp_path / "m.ckpt"
+            return save_graph(build, {}, [], resource=resource, name="m.ckpt").prefix
 
     return save
 

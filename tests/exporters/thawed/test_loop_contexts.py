@@ -17,34 +17,33 @@ ROWS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
 
 @pytest.fixture(params=[False, True], ids=["reference", "resource"])
-def saved(tmp_path, request):
+def saved(save_graph, request):
     """A loop with a conditional in it, whose counter no output needs."""
-    tf = load_tensorflow()
-    v1 = tf.compat.v1
+
+    def build(tf: Any) -> None:
+        v1 = tf.compat.v1
+        x = v1.placeholder(tf.float32, [None, 4], "x")
+        weights = v1.get_variable("w", [4, 4])
+
+        def body(count: Any, rows: Any) -> Any:
+            made = tf.cond(
+                tf.reduce_sum(rows) > 0,
+                lambda: tf.tanh(rows @ weights),
+                lambda: tf.tanh(rows * 2.0),
+            )
+            return count + 1, made
+
+        looped = v1.while_loop(lambda count, rows: count < 3, body, [0, x])
+        tf.identity(looped[1], "out")
+
+    v1 = load_tensorflow().compat.v1
     v1.disable_control_flow_v2()
     try:
-        with warnings.catch_warnings(), tf.Graph().as_default():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with v1.variable_scope("", use_resource=request.param):
-                x = v1.placeholder(tf.float32, [None, 4], "x")
-                weights = v1.get_variable("w", [4, 4])
-
-                def body(count: Any, rows: Any) -> Any:
-                    made = tf.cond(
-                        tf.reduce_sum(rows) > 0,
-                        lambda: tf.tanh(rows @ weights),
-                        lambda: tf.tanh(rows * 2.0),
-                    )
-                    return count + 1, made
-
-                looped = v1.while_loop(lambda count, rows: count < 3, body, [0, x])
-                tf.identity(looped[1], "out")
-            with v1.Session() as session:
-                session.run(v1.global_variables_initializer())
-                v1.train.Saver().save(session, str(tmp_path / "m.ckpt"))
+            return save_graph(build, {}, [], resource=request.param, name="m.ckpt").prefix
     finally:
         v1.enable_control_flow_v2()
-    return tmp_path / "m.ckpt"
 
 
 def gradients(meta, prefix) -> list[np.ndarray]:
