@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from checkpoints.messages import DataType, NodeDef
 from exporters.graph import Graph
@@ -90,13 +91,7 @@ class GraphEdits:
 
 def set_texts(node: NodeDef, values: list[bytes], is_scalar: bool = False) -> None:
     """Makes a node a constant of strings: one row, or a single one."""
-    node.op = "Const"
-    del node.input[:]
-    node.attr["dtype"].type = DataType.DT_STRING
-    tensor = node.attr["value"].tensor
-    tensor.Clear()
-    tensor.dtype = DataType.DT_STRING
-    tensor.tensor_shape.SetInParent()
+    tensor = _scalar(node, DataType.DT_STRING)
     if not is_scalar:
         tensor.tensor_shape.dim.add(size=len(values))
     tensor.string_val.extend(values)
@@ -104,11 +99,16 @@ def set_texts(node: NodeDef, values: list[bytes], is_scalar: bool = False) -> No
 
 def set_integer(node: NodeDef, value: int) -> None:
     """Makes a node a constant of one int32."""
+    _scalar(node, DataType.DT_INT32).int_val.append(value)
+
+
+def _scalar(node: NodeDef, dtype: int) -> Any:
+    """Makes a node a constant without dimensions; returns its tensor, which is to get a value."""
     node.op = "Const"
     del node.input[:]
-    node.attr["dtype"].type = DataType.DT_INT32
+    node.attr["dtype"].type = dtype
     tensor = node.attr["value"].tensor
     tensor.Clear()
-    tensor.dtype = DataType.DT_INT32
+    tensor.dtype = dtype
     tensor.tensor_shape.SetInParent()
-    tensor.int_val.append(value)
+    return tensor
