@@ -112,18 +112,12 @@ def find_undecodable(dataset: Dataset, progress: Progress = SILENT) -> DataError
                 index = read_index(split)
                 for start in range(0, len(index), _CHUNK):
                     rows = range(start, min(start + _CHUNK, len(index)))
-                    answers = threads.map(reason, [_picture(index, row) for row in rows])
+                    answers = threads.map(reason, map(index.picture, rows))
                     for row, answer in zip(rows, answers, strict=True):
                         if answer:
                             return _undecodable(index, row, answer)
                     task.advance(len(rows))
     return None
-
-
-def _picture(index: RecordIndex, row: int) -> bytes:
-    with index.paths[int(index.shards[row])].open("rb") as file:
-        file.seek(int(index.picture_starts[row]))
-        return file.read(int(index.picture_lengths[row]))
 
 
 def _undecodable(index: RecordIndex, row: int, reason: str) -> DataError:

@@ -114,6 +114,12 @@ class RecordIndex:
         """The record's number inside its shard."""
         return position - int(np.searchsorted(self.shards, self.shards[position]))
 
+    def picture(self, position: int) -> bytes:
+        """The encoded picture as it lies in the shard; no checksum is compared."""
+        start = int(self.picture_starts[position])
+        with mapped(self.paths[int(self.shards[position])]) as view:
+            return bytes(view[start : start + int(self.picture_lengths[position])])
+
     def describe(self, position: int) -> str:
         """The record by file, number and offset, for messages."""
         path = self.paths[int(self.shards[position])]

@@ -37,13 +37,8 @@ class SplitPictures:
 
     def thumbnail(self, answer: Answer) -> str | None:
         """A data address of the picture, made small; None where it cannot be decoded."""
-        place = answer.position
-        start = int(self.index.picture_starts[place])
-        end = start + int(self.index.picture_lengths[place])
         try:
-            with mapped(self.index.paths[int(self.index.shards[place])]) as view:
-                data = bytes(view[start:end])
-            return make_thumbnail(answer.name, data)
+            return make_thumbnail(answer.name, self.index.picture(answer.position))
         except PictureError:
             return None
 
