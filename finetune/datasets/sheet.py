@@ -7,18 +7,16 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.errors import DataError, NotFoundError, UsageError
+from checkpoints.errors import DataError, UsageError
 from checkpoints.files import atomic_file
-from finetune.datasets.dataset import canonical_split, is_dataset_directory, read_dataset
+from finetune.datasets.dataset import is_dataset_directory
 from finetune.datasets.fonts import SheetFont
-from finetune.datasets.picture_formats import PictureError, is_decoded_by_tensorflow
-from finetune.datasets.pictures import clean, clean_bytes
-from finetune.datasets.sources import SourceItem, find_source, read_item
+from finetune.datasets.sheet_pictures import Shown, from_dataset, from_folders
 from finetune.pixels.decode import WHOLE_PICTURE
 from finetune.preprocessing import Preprocessing
 
@@ -123,9 +121,9 @@ def draw_sheet(
         )
     wanted = 1 if mode == "augment" else per_class
     name, classes, rows = (
-        _from_dataset(path, split, wanted)
+        from_dataset(path, split, wanted)
         if path.is_file() or is_dataset_directory(path)
-        else _from_folders(path, split, wanted, depth)
+        else from_folders(path, split, wanted, depth)
     )
     shown = {label: rows[label] for label in sorted(rows)[:MAX_CLASSES]}
     if not shown:
@@ -191,88 +189,6 @@ def _check_options(mode: str, augment: str, per_class: int, out: Path) -> None:
         )
 
 
-class _Shown(NamedTuple):
-    """A picture's bytes, and its boxes [n, 4]: ymin, xmin, ymax, xmax in fractions."""
-
-    encoded: bytes
-    boxes: NDArray[np.float32]
-
-
-_Rows = dict[int, list[_Shown]]
-
-
-def _from_folders(
-    root: Path, split: str | None, wanted: int, depth: int
-) -> tuple[str, tuple[str, ...], _Rows]:
-    """Pictures spread evenly over each class's files; those that cannot be read are passed over."""
-    source = find_source(root, depth)
-    by_label: dict[int, list[SourceItem]] = {}
-    if split is not None and canonical_split(split) not in source.splits:
-        raise NotFoundError(
-            f"{root} has no split {split!r} of its own.",
-            expected=f"one of {', '.join(source.splits)}"
-            if source.splits
-            else "no --split: these pictures are dealt to splits by data build",
-            received=split,
-        )
-    for item in source.items:
-        if split is not None and item.split != canonical_split(split):
-            continue
-        by_label.setdefault(item.label, []).append(item)
-    rows: _Rows = {}
-    for label, items in by_label.items():
-        step = max(1, len(items) // wanted)
-        for item in [*items[::step], *items]:
-            if len(rows.get(label, ())) == wanted:
-                break
-            try:
-                encoded = clean(read_item(source.reader, source.root, item.path)).encoded
-            except PictureError:
-                continue
-            if all(encoded != shown.encoded for shown in rows.get(label, ())):
-                boxes = [(box.ymin, box.xmin, box.ymax, box.xmax) for box in item.boxes]
-                shown = _Shown(encoded, np.array(boxes, np.float32).reshape(-1, 4))
-                rows.setdefault(label, []).append(shown)
-    return source.name, source.classes, rows
-
-
-def _from_dataset(path: Path, split: str | None, wanted: int) -> tuple[str, tuple[str, ...], _Rows]:
-    from finetune.datasets.record_index import read_index
-    from finetune.datasets.records import mapped
-
-    dataset = read_dataset(path)
-    chosen = dataset.split(split) if split else next(iter(dataset.splits.values()))
-    index = read_index(chosen)
-    rows: _Rows = {}
-    for label in np.unique(index.labels):
-        for position in np.flatnonzero(index.labels == label)[:wanted]:
-            start = int(index.picture_starts[position])
-            with mapped(index.paths[int(index.shards[position])]) as view:
-                data = bytes(view[start : start + int(index.picture_lengths[position])])
-            _require_picture(index.describe(int(position)), data)
-            rows.setdefault(int(label), []).append(_Shown(data, index.boxes_of(int(position))))
-    # A label without a class is a finding of `data check`; here it must not hide the sheet.
-    names = [*dataset.classes, *(f"label {n}" for n in range(len(dataset.classes), max(rows) + 1))]
-    return f"{dataset.name}, {chosen.name}", tuple(names), rows
-
-
-def _require_picture(where: str, data: bytes) -> None:
-    """Refuses a record whose picture cannot be shown, or not by TensorFlow."""
-    try:
-        clean_bytes(where, data)
-        reason = (
-            "" if is_decoded_by_tensorflow(data) else "is of a format that TensorFlow does not read"
-        )
-    except PictureError as error:
-        reason = error.detail
-    if reason:
-        raise DataError(
-            f"{where}: the picture {reason}.",
-            expected="a picture that TensorFlow decodes to its end",
-            next_step="slimtune data check names every such record.",
-        )
-
-
 def _open(encoded: bytes) -> Image:
     from PIL import Image as ImageModule
 
@@ -290,7 +206,7 @@ def _keys(seed: int, row: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _views(
-    rows: Mapping[int, Sequence[_Shown]], preprocessing: Preprocessing, augment: str, seed: int
+    rows: Mapping[int, Sequence[Shown]], preprocessing: Preprocessing, augment: str, seed: int
 ) -> dict[int, list[Image]]:
     from PIL import Image as ImageModule
 
@@ -319,7 +235,7 @@ def _or_whole(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     return boxes if len(boxes) else np.array([WHOLE_PICTURE], np.float32)
 
 
-def _with_boxes(rows: Mapping[int, Sequence[_Shown]], seed: int) -> dict[int, list[Image]]:
+def _with_boxes(rows: Mapping[int, Sequence[Shown]], seed: int) -> dict[int, list[Image]]:
     from PIL import ImageDraw
 
     from exporters.runtime import load_tensorflow
