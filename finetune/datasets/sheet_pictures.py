@@ -27,7 +27,7 @@ Rows = dict[int, list[Shown]]
 
 def from_folders(
     root: Path, split: str | None, wanted: int, depth: int
-) -> tuple[str, tuple[str, ...], Rows]:
+) -> tuple[str, dict[int, str], Rows]:
     """Pictures spread evenly over each class's files; those that cannot be read are passed over.
 
     Args:
@@ -37,7 +37,7 @@ def from_folders(
       depth: how many levels of folders make a class's name.
 
     Returns:
-      A title, the class names, and the pictures of each label.
+      A title, the name of each label, and its pictures.
 
     Raises:
       NotFoundError: the pictures do not come in this split.
@@ -71,10 +71,10 @@ def from_folders(
                 boxes = [(box.ymin, box.xmin, box.ymax, box.xmax) for box in item.boxes]
                 shown = Shown(encoded, np.array(boxes, np.float32).reshape(-1, 4))
                 rows.setdefault(label, []).append(shown)
-    return source.name, source.classes, rows
+    return source.name, dict(enumerate(source.classes)), rows
 
 
-def from_dataset(path: Path, split: str | None, wanted: int) -> tuple[str, tuple[str, ...], Rows]:
+def from_dataset(path: Path, split: str | None, wanted: int) -> tuple[str, dict[int, str], Rows]:
     """The first pictures of each label.
 
     Args:
@@ -83,7 +83,7 @@ def from_dataset(path: Path, split: str | None, wanted: int) -> tuple[str, tuple
       wanted: pictures of each class.
 
     Returns:
-      A title, the class names, and the pictures of each label.
+      A title, the name of each label, and its pictures.
 
     Raises:
       NotFoundError: there is no dataset or split.
@@ -101,8 +101,8 @@ def from_dataset(path: Path, split: str | None, wanted: int) -> tuple[str, tuple
             _require_picture(index.describe(int(position)), data)
             rows.setdefault(int(label), []).append(Shown(data, index.boxes_of(int(position))))
     # A label without a class is a finding of `data check`; here it must not hide the sheet.
-    names = [*dataset.classes, *(f"label {n}" for n in range(len(dataset.classes), max(rows) + 1))]
-    return f"{dataset.name}, {chosen.name}", tuple(names), rows
+    names = {label: f"label {label + chosen.label_offset}" for label in rows}
+    return f"{dataset.name}, {chosen.name}", names | dict(enumerate(dataset.classes)), rows
 
 
 def _require_picture(where: str, data: bytes) -> None:

@@ -169,6 +169,22 @@ def test_a_record_that_cannot_be_shown_is_named(tmp_path):
         assert caught.value.message.startswith(f"{path}: record 0 (offset 0): the picture {said}")
 
 
+def test_labels_without_a_class_are_called_by_their_numbers(tmp_path):
+    """Older records count from 1; what they have as 0 is no class, nor is a label too high."""
+    path = tmp_path / "in/pets_train_00000-of-00001.tfrecord"
+    path.parent.mkdir()
+    buffer = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(buffer, "PNG")
+    records = [
+        {"image/encoded": buffer.getvalue(), "image/class/label": label, "image/class/text": text}
+        for label, text in ((0, "background"), (1, "cat"), (2, "dog"), (7, "bird"))
+    ]
+    write_records(path, map(make_example, records))
+    (path.parent / "labels.txt").write_text("cat\ndog\n")
+    result = draw_sheet(path.parent, tmp_path / "sheet.png")
+    assert result.classes == ("label 0", "cat", "dog", "label 7")
+
+
 def test_a_split_of_pictures(tmp_path):
     write_folders(tmp_path / "pets/train")
     write_folders(tmp_path / "pets/val", count=1)
