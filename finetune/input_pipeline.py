@@ -32,6 +32,9 @@ _CHUNK = 32
 
 _ENDLESS = 1 << 62
 
+_Features = Sequence[tuple[Any, Sequence[int | None]]]
+"""Type and shape of each thing that is known of a record."""
+
 
 def training_dataset(
     dataset: Dataset,
@@ -77,7 +80,7 @@ def training_dataset(
     def prepare(encoded: Any, label: Any, key: Any, boxes: Any) -> tuple[Any, Any]:
         return preprocessing.training(encoded, key, augment, boxes), label
 
-    features = (
+    features: _Features = (
         (tf.string, []),
         (tf.int64, reader.labels.shape[1:]),
         (tf.int64, [2]),
@@ -131,7 +134,7 @@ def views_dataset(
         )
         return image, label
 
-    features = (
+    features: _Features = (
         (tf.string, []),
         (tf.int64, label_shape),
         (tf.int64, [2]),
@@ -193,7 +196,7 @@ def encoded_dataset(dataset: Dataset, split: str) -> Any:
     """
     tf = load_tensorflow()
     reader = PictureReader(read_index(dataset.split(split)), 0)
-    features = ((tf.string, []), (tf.int64, []), (tf.string, []))
+    features: _Features = ((tf.string, []), (tf.int64, []), (tf.string, []))
     return _records(reader.in_order, 0, len(reader.index), _CHUNK, features)
 
 
@@ -202,11 +205,11 @@ def _records(
     start: int,
     end: int,
     chunk: int,
-    features: Sequence[tuple[Any, Sequence[int | None]]],
+    features: _Features,
 ) -> Any:
     """What `pick(start, count)` gives from `start` to `end`, `chunk` at a call, as single records.
 
-    `features` has type and shape of each of its arrays, the first dimension left out.
+    `features` are those of one record.
     """
     tf = load_tensorflow()
 
