@@ -105,12 +105,11 @@ def cases_on(dataset: Path, checkpoint: Path, net: str, size: int) -> list[Case]
     ]
     interpreter = torch_python()
     timm = str(Path(__file__).parents[1] / "peers" / "train_timm.py")
-    for name, function, python_of_peer in (
-        ("Keras", "scripts.bench.peers.train_keras:train", None),
-        ("timm", f"{timm}:train", interpreter or "python"),
+    no_torch = f"no Python with torch and timm; {TORCH_PYTHON} may name one"
+    for name, function, python_of_peer, skipped in (
+        ("Keras", "scripts.bench.peers.train_keras:train", None, None),
+        ("timm", f"{timm}:train", interpreter, None if interpreter else no_torch),
     ):
-        missing = name == "timm" and interpreter is None
-        skipped = f"no Python with torch and timm; {TORCH_PYTHON} may name one" if missing else None
 
         def step(layers: str, batch: int, steps: str, repeat: int) -> Step:
             arguments = (layers, str(SIZE if net == NET else size), str(batch), str(CLASSES), steps)
