@@ -45,7 +45,7 @@ def leftovers(path: Path) -> list[Path]:
         match = PARTIAL.fullmatch(name)
         if match is None or match["name"] != path.name or match["host"] != _host():
             continue
-        if not _is_alive(int(match["process"], 16)):
+        if not is_alive(int(match["process"], 16)):
             found.append(path.with_name(name))
     return found
 
@@ -67,7 +67,8 @@ def _host() -> str:
     return f"{zlib.crc32(name.encode('utf-8', 'replace')) & 0xFFFF:04x}"
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine is there, whoever it belongs to."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -18,6 +18,7 @@ from typing import IO, Any
 from checkpoints.cache import is_at
 from checkpoints.errors import RunError
 from checkpoints.progress import Progress
+from checkpoints.temporary_names import is_alive
 
 LOCK = "train.lock"
 
@@ -81,12 +82,11 @@ def _refuse_living(path: Path) -> None:
     if owner.get("host") != socket.gethostname():
         raise _in_use(path)
     try:
-        os.kill(int(owner.get("process", 0)), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
+        lives = is_alive(int(owner.get("process", 0)))
+    except (ValueError, OverflowError):
         return
-    except PermissionError:
-        pass
-    raise _in_use(path)
+    if lives:
+        raise _in_use(path)
 
 
 def _in_use(path: Path) -> RunError:
