@@ -28,6 +28,7 @@ from finetune.datasets.records import (
     parse_example,
     record_places,
 )
+from finetune.datasets.sources import Box
 from finetune.datasets.sources.names import natural_order
 from finetune.datasets.sources.record_layouts import read_layout
 from finetune.datasets.sources.records import describe_one_label, find_files, shown_label
@@ -296,7 +297,7 @@ class _RecordCheck:
             self._add("box", where, f"has {counts} values of {', '.join(BOX_SIDES)}")
             return
         for ymin, xmin, ymax, xmax in zip(*sides, strict=True):
-            if not (0 <= ymin < ymax <= 1 and 0 <= xmin < xmax <= 1):
+            if not Box(xmin, ymin, xmax, ymax).is_inside:
                 box = f"ymin {ymin:g}, xmin {xmin:g}, ymax {ymax:g}, xmax {xmax:g}"
                 self._add("box", where, f"has a box that lies not inside its picture: {box}")
 

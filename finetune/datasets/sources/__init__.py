@@ -43,6 +43,11 @@ class Box(NamedTuple):
     xmax: float
     ymax: float
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether it has an area and lies inside its picture; training refuses any other."""
+        return 0 <= self.xmin < self.xmax <= 1 and 0 <= self.ymin < self.ymax <= 1
+
 
 class SourceItem(NamedTuple):
     """One picture of a source.

@@ -57,6 +57,8 @@ def _encoded(features: Features) -> RecordedPicture:
     sides = [features.get(f"image/object/bbox/{side}", ()) for side in Box._fields]
     if len({len(values) for values in sides}) != 1:
         raise DataError("has image/object/bbox of different lengths")
+    if any(isinstance(value, bytes) for values in sides for value in values):
+        raise DataError("has bytes as image/object/bbox; numbers are read")
     return RecordedPicture(
         _bytes(features, "image/encoded"),
         _whole(features, "image/class/label"),

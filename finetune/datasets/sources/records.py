@@ -129,6 +129,8 @@ def _pictures(
                 number = place.number
                 try:
                     picture = read_layout(parse_example(checked_data(file, view, place)))
+                    if not all(box.is_inside for box in picture.boxes):
+                        raise DataError("has a box that lies not inside its picture")
                 except DataError as error:
                     rejected.append(_rejected(file, number, error))
                 else:

@@ -156,6 +156,33 @@ def test_older_shards_are_written_anew_from_0(tmp_path, examples):
         assert features.get("image/object/bbox/xmax", []) == [0.75] * (number % 3)
 
 
+@pytest.mark.parametrize(
+    ("xmax", "said"),
+    [
+        (1.25, "has a box that lies not inside its picture"),
+        (float("nan"), "has a box that lies not inside its picture"),
+        (b"right", "has bytes as image/object/bbox; numbers are read"),
+    ],
+)
+def test_boxes_at_which_training_would_stop_are_not_built(tmp_path, xmax, said):
+    records = [
+        {
+            "image/encoded": jpeg(n),
+            "image/class/label": n % 2,
+            "image/object/bbox/xmin": [0.25],
+            "image/object/bbox/ymin": [0.25],
+            "image/object/bbox/xmax": [xmax if n == 1 else 0.75],
+            "image/object/bbox/ymax": [0.75],
+        }
+        for n in range(4)
+    ]
+    path = write(tmp_path / "in/a.tfrecord", records)
+    result = build(path, tmp_path / "out", val=0)
+    assert result.skipped == ((f"{path}:1", "damaged", said),)
+    assert check(tmp_path / "out").problems == []
+    assert len(check(path).problems) == 1
+
+
 def test_labels_that_are_all_equal(tmp_path, heard):
     """The writer of the notes takes the argmax of a length, which is 0 for every picture."""
     path = write(tmp_path / "in/output.tfrecords", [mnist_record(p, 0) for p in digits()])
