@@ -104,19 +104,19 @@ def clean_all(
     """
     if processes is None:
         processes = 1 if len(paths) <= _FEW_PICTURES else available_cores()
+    job = _Job(str(root), None if spool is None else str(spool), max_side, reader)
     starts = range(0, len(paths), _BATCH)
     processes = min(processes, len(starts))
     if processes <= 1:
         for start in starts:
-            batch = paths[start : start + _BATCH]
-            yield from _clean_batch(root, start, batch, spool, max_side, reader)
+            yield from _clean_batch(job, start, paths[start : start + _BATCH])
         return
     workers = [_Worker() for _ in range(processes)]
     waiting: deque[_Worker] = deque()
     try:
         for number, start in enumerate(starts):
             worker = workers[number % processes]
-            worker.ask(root, start, paths[start : start + _BATCH], spool, max_side, reader)
+            worker.ask(job, start, paths[start : start + _BATCH])
             waiting.append(worker)
             if len(waiting) >= processes * _WAITING_BATCHES:
                 yield from waiting.popleft().answers()
@@ -125,6 +125,15 @@ def clean_all(
     finally:
         for worker in workers:
             worker.stop()
+
+
+class _Job(NamedTuple):
+    """What is the same for all pictures, as it is told to workers; the names are `clean_all`'s."""
+
+    root: str
+    spool: str | None
+    max_side: int | None
+    reader: str
 
 
 class _Worker:
@@ -138,16 +147,8 @@ class _Worker:
         )
         self._asked: deque[Sequence[str]] = deque()
 
-    def ask(
-        self,
-        root: Path,
-        start: int,
-        paths: Sequence[str],
-        spool: Path | None,
-        max_side: int | None,
-        reader: str,
-    ) -> None:
-        line = json.dumps([str(root), start, paths, spool and str(spool), max_side, reader])
+    def ask(self, job: _Job, start: int, paths: Sequence[str]) -> None:
+        line = json.dumps([job, start, paths])
         self._asked.append(paths)
         pipe = _open(self._process.stdin)
         try:
@@ -203,8 +204,8 @@ def serve() -> None:
     # Whatever a library prints must not stand between the answers.
     os.dup2(2, 1)
     for line in sys.stdin.buffer:
-        root, start, paths, spool, max_side, reader = json.loads(line)
-        cleaned = _clean_batch(Path(root), start, paths, spool and Path(spool), max_side, reader)
+        job, start, paths = json.loads(line)
+        cleaned = _clean_batch(_Job(*job), start, paths)
         answers.write(json.dumps(cleaned, default=bytes.hex).encode("ascii") + b"\n")
         answers.flush()
 
@@ -221,36 +222,24 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _clean_batch(
-    root: Path,
-    start: int,
-    paths: Sequence[str],
-    spool: Path | None,
-    max_side: int | None,
-    reader: str,
-) -> list[Cleaned | Rejected]:
-    return [
-        _clean_one(root, start + place, path, spool, max_side, reader)
-        for place, path in enumerate(paths)
-    ]
+def _clean_batch(job: _Job, start: int, paths: Sequence[str]) -> list[Cleaned | Rejected]:
+    return [_clean_one(job, start + place, path) for place, path in enumerate(paths)]
 
 
-def _clean_one(
-    root: Path, item: int, path: str, spool: Path | None, max_side: int | None, reader: str
-) -> Cleaned | Rejected:
-    full = root / path
+def _clean_one(job: _Job, item: int, path: str) -> Cleaned | Rejected:
+    root = Path(job.root)
     try:
-        data = read_item(reader, root, path)
-        picture = clean_bytes(str(full), data, max_side)
+        data = read_item(job.reader, root, path)
+        picture = clean_bytes(str(root / path), data, job.max_side)
     except PictureError as error:
         return Rejected(item, error.kind, error.detail[:_DETAIL_LENGTH])
     digest = content_digest(data)
     spool_name, offset, encoding = "", 0, b""
     if not data.startswith(picture.encoded):
         encoding = content_digest(picture.encoded)
-        if spool is not None:
+        if job.spool is not None:
             spool_name = f"{os.getpid()}"
-            with (spool / spool_name).open("ab") as file:
+            with Path(job.spool, spool_name).open("ab") as file:
                 offset = file.tell()
                 file.write(picture.encoded)
     return Cleaned(
