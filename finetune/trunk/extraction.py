@@ -26,7 +26,6 @@ def extract(
     views: Views,
     missing: list[Key],
     progress: Progress = SILENT,
-    trust: bool = False,
 ) -> float:
     """Computes and stores the activations of pictures. TensorFlow's threads decode meanwhile.
 
@@ -36,7 +35,6 @@ def extract(
       views: the pictures.
       missing: which of them.
       progress: told how far it is, in pictures a second.
-      trust: whether ops that reach files, the network or Python may run.
 
     Returns:
       Pictures a second.
@@ -53,7 +51,7 @@ def extract(
         progress.task("Features", len(missing), "pictures") as task,
         data_errors(views.dataset, progress),
     ):
-        for activations, _ in trunk.activations(lambda: views.chosen(missing, BATCH_SIZE), trust):
+        for activations, _ in trunk.activations(lambda: views.chosen(missing, BATCH_SIZE)):
             waiting.append(activations)
             done += len(activations)
             now = time.monotonic()

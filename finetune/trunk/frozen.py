@@ -64,21 +64,20 @@ class Trunk:
         """The same, computed in bfloat16."""
         return replace(self, precision=BF16)
 
-    def runner(self, trust: bool = False) -> GraphRunner:
+    def runner(self) -> GraphRunner:
         """Runs it; activations come as float32."""
         config = training_session_config(self.precision)
-        return GraphRunner(self.graph_def, [self.input], [self.output], trust=trust, config=config)
+        return GraphRunner(self.graph_def, [self.input], [self.output], config=config)
 
     def activations(
-        self, make_dataset: Callable[[], Any], trust: bool = False
+        self, make_dataset: Callable[[], Any]
     ) -> Iterator[tuple[NDArray[Any], tuple[NDArray[Any], ...]]]:
         """The activations of each batch in the dtype they are kept in, and the rest of it.
 
         Args:
           make_dataset: as for GraphRunner.run_dataset.
-          trust: whether ops that reach files, the network or Python may run.
         """
-        with self.runner(trust) as runner:
+        with self.runner() as runner:
             for (found,), others in runner.run_dataset(make_dataset):
                 yield np.asarray(found).astype(self.dtype, copy=False), others
 
