@@ -17,7 +17,8 @@ import pkgutil
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from exporters.runtime import load_tensorflow
@@ -65,6 +66,35 @@ def quietly(build: Callable[..., Any]) -> Callable[..., Any]:
             return build(*arguments, **named)
 
     return wrapped
+
+
+@contextmanager
+def replaced_layers(
+    names: Iterable[str], replace: Callable[[str, Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Inside the block, layers of tf-slim are others, wherever builders look them up.
+
+    Args:
+      names: of the layers, as in "conv2d".
+      replace: called with the name and the layer of each; gives what stands in its place.
+    """
+    slim = load_slim()
+    from tf_slim.layers import layers
+
+    holders = (slim, slim.layers, layers)
+    originals = {name: getattr(layers, name) for name in names}
+    try:
+        for name, original in originals.items():
+            replacement: Any = replace(name, original)
+            # tf-slim keeps the arguments of an arg_scope under this key of the layer.
+            replacement._key_op = original._key_op
+            for holder in holders:
+                setattr(holder, name, replacement)
+        yield
+    finally:
+        for name, original in originals.items():
+            for holder in holders:
+                setattr(holder, name, original)
 
 
 def _alias_legacy_layers() -> None:

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from checkpoints.scopes import in_scopes
 from exporters.runtime import load_tensorflow
-from finetune.slim import load_slim
+from finetune.slim import load_slim, replaced_layers
 
 MODAL_LAYERS = {"batch_norm": "BatchNorm", "dropout": "Dropout"}
 """The layers of tf-slim that differ between training and inference; their default scopes."""
@@ -38,22 +38,13 @@ def layer_modes(
       step: the global step, an int64 scalar, for dropout that depends on nothing else but the
         graph's seed; None: the layer's own random numbers.
     """
-    slim = load_slim()
-    from tf_slim.layers import layers
 
-    holders = (slim, slim.layers, layers)
-    originals = {name: getattr(layers, name) for name in MODAL_LAYERS}
-    try:
-        for name, original in originals.items():
-            layer = _by_step(original, step) if _is_stepped(name, step) else original
-            replacement = _with_modes(name, layer, training_scopes, batch_norm_decay)
-            for holder in holders:
-                setattr(holder, name, replacement)
+    def replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        layer = _by_step(original, step) if _is_stepped(name, step) else original
+        return _with_modes(name, layer, training_scopes, batch_norm_decay)
+
+    with replaced_layers(MODAL_LAYERS, replacement):
         yield
-    finally:
-        for name, original in originals.items():
-            for holder in holders:
-                setattr(holder, name, original)
 
 
 def _with_modes(
@@ -75,8 +66,6 @@ def _with_modes(
             named["decay"] = batch_norm_decay
         return layer(**named)
 
-    # tf-slim keeps the arguments of an arg_scope under this key of the layer.
-    with_modes._key_op = layer._key_op  # type: ignore[attr-defined]
     return with_modes
 
 
@@ -119,6 +108,7 @@ def _by_step(layer: Callable[..., Any], step: Any) -> Callable[..., Any]:
                 rng_alg="philox",
             )
 
+    # Under this key tf-slim keeps the arguments of an arg_scope.
     dropout._key_op = layer._key_op  # type: ignore[attr-defined]
     decorated: Callable[..., Any] = load_slim().add_arg_scope(dropout)
     return decorated

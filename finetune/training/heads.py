@@ -13,7 +13,7 @@ from typing import Any
 
 from checkpoints.scopes import in_scope
 from exporters.runtime import load_tensorflow
-from finetune.slim import load_slim, quietly
+from finetune.slim import load_slim, quietly, replaced_layers
 
 LEAK = 0.2
 """Slope of leaky relu for negative values."""
@@ -125,27 +125,17 @@ def hidden_before_logits(
     if not head.hidden:
         yield found
         return
-    slim = load_slim()
-    from tf_slim.layers import layers
-
-    holders = (slim, slim.layers, layers)
-    originals = {name: getattr(layers, name) for name in _LAYERS}
 
     def drop(net: Any, scope: str) -> Any:
         if not dropout:
             return net
-        return slim.dropout(net, 1.0 - dropout, is_training=is_training, scope=scope)
+        return load_slim().dropout(net, 1.0 - dropout, is_training=is_training, scope=scope)
 
-    try:
-        for name, original in originals.items():
-            replacement = _on_top(name, original, main_head, classes, head, drop, found)
-            for holder in holders:
-                setattr(holder, name, replacement)
+    def on_top(name: str, layer: Callable[..., Any]) -> Callable[..., Any]:
+        return _on_top(name, layer, main_head, classes, head, drop, found)
+
+    with replaced_layers(_LAYERS, on_top):
         yield found
-    finally:
-        for name, original in originals.items():
-            for holder in holders:
-                setattr(holder, name, original)
 
 
 def _on_top(
@@ -169,8 +159,6 @@ def _on_top(
             inputs = found.last = _inside(inside, lambda: hidden_layers(inputs, head, layer, drop))
         return layer(inputs, num_outputs, *arguments, **named)
 
-    # tf-slim keeps the arguments of an arg_scope under this key of the layer.
-    on_top._key_op = layer._key_op  # type: ignore[attr-defined]
     return on_top
 
 
