@@ -152,6 +152,7 @@ def _write_with_variables(
         tags=[SERVE],
         verify=request.verify != "none",
         label=str(request.destination),
+        progress=progress,
     )
     (directory / GRAPH_FILE).write_bytes(_saved_model_header(len(data)) + data)
     write_verified(

@@ -72,8 +72,15 @@ def test_a_written_meta_is_differentiated_as_its_source(saved, tmp_path):
 
 def test_what_a_frozen_graph_does_not_hold_is_said(saved, tmp_path):
     exporters.convert(saved, tmp_path / "m.pb", outputs=["out"])
-    done = exporters.convert(tmp_path / "m.pb", tmp_path / "t.ckpt", outputs=["out"])
-    assert (
-        "What TensorFlow needs to differentiate the loop at while/Enter is not in the source:"
-        " tf.gradients fails there. The graph runs all the same." in done.notes
+    thawed = exporters.convert(tmp_path / "m.pb", tmp_path / "t.ckpt", outputs=["out"])
+    kept = exporters.convert(
+        tmp_path / "t.ckpt",
+        f"{tmp_path}/kept/",
+        outputs=["out"],
+        options=exporters.ModelOptions(keep_variables=True),
     )
+    for done in (thawed, kept):
+        assert (
+            "What TensorFlow needs to differentiate the loop at while/Enter is not in the source:"
+            " tf.gradients fails there. The graph runs all the same." in done.notes
+        )
