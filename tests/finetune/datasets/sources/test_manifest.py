@@ -12,7 +12,6 @@ from checkpoints.errors import DataError, NotFoundError
 from finetune.datasets.build import build
 from finetune.datasets.check import check
 from finetune.datasets.dataset import read_dataset
-from finetune.datasets.records import parse_example, read_records
 from finetune.datasets.sources.names import check_class_names
 from finetune.training_data import find_dataset
 
@@ -37,35 +36,40 @@ def folder(tmp_path):
     return folder
 
 
-def built(folder, text, **options):
-    """The dataset made of a manifest: file name -> its features, with the split as `split`."""
-    manifest = folder.parent / "m.csv"
-    manifest.write_bytes(text if isinstance(text, bytes) else text.encode())
-    result = build(folder, folder.parent / "out", manifest=manifest, **options)
-    found = {}
-    for name, split in read_dataset(folder.parent / "out").splits.items():
-        for shard in split.shards:
-            for record in read_records(shard.path, shard.count):
-                features = parse_example(record)
-                found[features["image/filename"][0].decode()] = features | {"split": name}
-    return result, found
+@pytest.fixture
+def built(folder, examples):
+    """Makes the dataset of a manifest: the result, and file name -> its features."""
+
+    def build_of(text, **options):
+        manifest = folder.parent / "m.csv"
+        manifest.write_bytes(text if isinstance(text, bytes) else text.encode())
+        result = build(folder, folder.parent / "out", manifest=manifest, **options)
+        return result, examples(folder.parent / "out")
+
+    return build_of
 
 
-def refused(folder, text, **options):
-    with pytest.raises(DataError) as caught:
-        built(folder, text, **options)
-    assert not (folder.parent / "out").exists()
-    return caught.value
+@pytest.fixture
+def refused(folder, built):
+    """The error at a manifest that cannot be used."""
+
+    def error_at(text, **options):
+        with pytest.raises(DataError) as caught:
+            built(text, **options)
+        assert not (folder.parent / "out").exists()
+        return caught.value
+
+    return error_at
 
 
-def test_paths_and_labels_in_any_order_of_columns(folder, heard):
+def test_paths_and_labels_in_any_order_of_columns(folder, heard, built):
     (folder / "花").mkdir()
     (folder / "花/a[1], b.jpg").write_bytes(jpeg(50))
     text = (
         "\ufeffLabel, weight ,PATH\r\nclass 10,1,0.jpg\r\nclass 9,2,1.jpg\r\n\r\n"
         '树,3,"花/a[1], b.jpg"\r\n' + f"C#,4,{folder}/2.jpg\r\n"
     )
-    result, found = built(folder, text, val=0, progress=heard)
+    result, found = built(text, val=0, progress=heard)
     assert result.classes == ("C#", "class 9", "class 10", "树")
     assert result.name == "all_in_one"
     assert {name: features["image/class/text"][0].decode() for name, features in found.items()} == {
@@ -89,17 +93,17 @@ def test_paths_and_labels_in_any_order_of_columns(folder, heard):
         (["0.jpg,a,train,0,0,10,5", "1.jpg,b,,,,,"], "path, label, split, x0, y0, x1, y1"),
     ],
 )
-def test_columns_without_names_stand_in_order(folder, heard, lines, columns):
-    result, found = built(folder, "\n".join(lines), val=0, progress=heard)
+def test_columns_without_names_stand_in_order(heard, lines, columns, built):
+    result, found = built("\n".join(lines), val=0, progress=heard)
     assert (result.classes, result.num_pictures) == (("a", "b"), 2)
     assert ("image/object/bbox/xmax" in found["0.jpg"]) == ("x1" in columns)
     assert f"The first line names no columns; taken as {columns}." in heard.said
 
 
-def test_splits_are_kept_and_the_rest_is_dealt(folder):
+def test_splits_are_kept_and_the_rest_is_dealt(built):
     lines = [f"{n}.jpg,{'ab'[n % 2]},{split}" for n, split in enumerate(
         ["train", "train", "validation", "val", "test", "test", "Training", "", "", ""])]  # fmt: skip
-    result, found = built(folder, "path,label,split\n" + "\n".join(lines))
+    result, found = built("path,label,split\n" + "\n".join(lines))
     assert {name: features["split"] for name, features in found.items()} == {
         "0.jpg": "train", "1.jpg": "train", "2.jpg": "val", "3.jpg": "val", "4.jpg": "test",
         "5.jpg": "test", "6.jpg": "train", "7.jpg": "train", "8.jpg": "train", "9.jpg": "train",
@@ -114,9 +118,9 @@ def bounds(features):
     }
 
 
-def test_boxes_in_pixels_stand_in_the_shards_in_fractions(folder, heard):
+def test_boxes_in_pixels_stand_in_the_shards_in_fractions(heard, built):
     text = "path,label,x0,y0,x1,y1\n0.jpg,a,2,1,10,10\n0.jpg,a,0,0,20,5\n1.jpg,b,,,,\n"
-    _, found = built(folder, text, val=0, progress=heard)
+    _, found = built(text, val=0, progress=heard)
     assert bounds(found["0.jpg"]) == {
         "xmin": [0.1, 0.0], "ymin": [0.1, 0.0], "xmax": [0.5, 1.0], "ymax": [1.0, 0.5]
     }  # fmt: skip
@@ -124,30 +128,30 @@ def test_boxes_in_pixels_stand_in_the_shards_in_fractions(folder, heard):
     assert "Boxes are taken as pixels." in heard.said
 
 
-def test_boxes_in_fractions(folder, heard):
+def test_boxes_in_fractions(heard, built):
     text = "path,label,y1,x1,y0,x0\n0.jpg,a,1,0.5,0.25,0\n1.jpg,b,1,1,0,0\n"
-    _, found = built(folder, text, val=0, progress=heard)
+    _, found = built(text, val=0, progress=heard)
     assert bounds(found["0.jpg"]) == {"xmin": [0], "ymin": [0.25], "xmax": [0.5], "ymax": [1]}
     assert "Boxes are taken as fractions of width and height." in heard.said
 
 
-def test_boxes_are_of_the_upright_picture_before_it_is_shrunk(folder):
+def test_boxes_are_of_the_upright_picture_before_it_is_shrunk(folder, built):
     (folder / "turned.jpg").write_bytes(jpeg(60, exif=ORIENTATION_6))
     text = "path,label,x0,y0,x1,y1\nturned.jpg,a,5,10,10,20\n1.jpg,b,,,,\n"
-    _, found = built(folder, text, val=0, max_side=10)
+    _, found = built(text, val=0, max_side=10)
     features = found["turned.jpg"]
     assert (features["image/height"], features["image/width"]) == ([10], [5])
     assert bounds(features) == {"xmin": [0.5], "ymin": [0.5], "xmax": [1], "ymax": [1]}
 
 
-def test_boxes_count_in_the_hash(folder):
+def test_boxes_count_in_the_hash(built):
     text = "path,label,x0,y0,x1,y1\n0.jpg,a,2,1,10,10\n1.jpg,b,,,,\n"
-    first, _ = built(folder, text)
-    second, _ = built(folder, text.replace("10,10", "10,9"), overwrite=True)
+    first, _ = built(text)
+    second, _ = built(text.replace("10,10", "10,9"), overwrite=True)
     assert first.hash != second.hash
 
 
-def test_wrong_lines_are_all_told_with_their_numbers(folder):
+def test_wrong_lines_are_all_told_with_their_numbers(refused):
     text = """path,label,split,x0,y0,x1,y1
 0.jpg,,,,,,
 1.jpg,,train,,,,
@@ -162,7 +166,7 @@ def test_wrong_lines_are_all_told_with_their_numbers(folder):
 8.jpg,a,,,,,
 9.jpg,a,,nan,0,1,1
 """
-    error = refused(folder, text)
+    error = refused(text)
     assert error.message.split("\n")[1:] == [
         f"  line {line}: {what}"
         for line, what in [
@@ -196,8 +200,8 @@ def test_wrong_lines_are_all_told_with_their_numbers(folder):
         ('path,label\n0.jpg,"a\nb"\n', "cannot stand in a line"),
     ],
 )
-def test_files_that_are_no_manifest(folder, text, said):
-    assert said in refused(folder, text).message
+def test_files_that_are_no_manifest(text, said, refused):
+    assert said in refused(text).message
 
 
 def test_a_file_that_is_not_there_is_skipped_and_counted(folder):
@@ -218,21 +222,21 @@ def test_nothing_there(folder):
         build(folder / "gone", folder.parent / "out", manifest=folder / "no.csv")
 
 
-def test_a_broken_picture_is_skipped_as_elsewhere(folder):
+def test_a_broken_picture_is_skipped_as_elsewhere(folder, built):
     (folder / "0.jpg").write_bytes(b"no picture")
     text = "path,label,x0,y0,x1,y1\n0.jpg,a,2,1,10,10\n1.jpg,b,2,2,3,3\n"
-    result, found = built(folder, text, val=0)
+    result, found = built(text, val=0)
     assert [item.kind for item in result.skipped] == ["not-a-picture"]
     assert list(found) == ["1.jpg"]
 
 
 @pytest.mark.tensorflow
-def test_tensorflow_reads_the_boxes_as_slim_does(folder):
+def test_tensorflow_reads_the_boxes_as_slim_does(folder, built):
     from exporters.runtime import load_tensorflow
 
     tf = load_tensorflow()
     text = "path,label,x0,y0,x1,y1\n0.jpg,a,2,1,10,10\n0.jpg,a,0,0,20,5\n1.jpg,b,,,,\n"
-    built(folder, text, val=0)
+    built(text, val=0)
     keys = {f"image/object/bbox/{side}": tf.io.VarLenFeature(tf.float32) for side in
             ("xmin", "ymin", "xmax", "ymax")}  # fmt: skip
     boxes = {}
@@ -248,12 +252,12 @@ def test_tensorflow_reads_the_boxes_as_slim_does(folder):
     assert boxes[b"1.jpg"].shape == (0, 4)
 
 
-def test_pictures_of_several_classes(folder, heard):
+def test_pictures_of_several_classes(folder, heard, built):
     text = (
         "path,label\n0.jpg,red|round\n1.jpg,round\n2.jpg,blue | red\n3.jpg,blue\n"
         "4.jpg,rare|round\n5.jpg,rare|blue\n"
     )
-    result, found = built(folder, text, val=0.9, progress=heard)
+    result, found = built(text, val=0.9, progress=heard)
     assert result.classes == ("blue", "rare", "red", "round")
     assert {name: features["image/class/labels"] for name, features in found.items()} == {
         "0.jpg": [2, 3], "1.jpg": [3], "2.jpg": [0, 2], "3.jpg": [0], "4.jpg": [1, 3], "5.jpg": [1, 0],
@@ -272,8 +276,8 @@ def test_pictures_of_several_classes(folder, heard):
     assert "pictures may have several classes" in heard.said[-1]
 
 
-def test_labels_with_a_bar_that_are_wrong(folder):
-    error = refused(folder, "path,label\n0.jpg,red|\n1.jpg,a|b|a\n2.jpg,|\n")
+def test_labels_with_a_bar_that_are_wrong(refused):
+    error = refused("path,label\n0.jpg,red|\n1.jpg,a|b|a\n2.jpg,|\n")
     assert error.message.split("\n")[1:] == [
         "  line 2: an empty label in 'red|'",
         "  line 3: a label twice in 'a|b|a'",
@@ -281,8 +285,8 @@ def test_labels_with_a_bar_that_are_wrong(folder):
     ]
 
 
-def test_one_class_each_is_no_dataset_of_several(folder):
-    _, found = built(folder, "path,label\n0.jpg,a\n1.jpg,b\n", val=0)
+def test_one_class_each_is_no_dataset_of_several(folder, built):
+    _, found = built("path,label\n0.jpg,a\n1.jpg,b\n", val=0)
     assert "image/class/labels" not in found["0.jpg"]
     assert not read_dataset(folder.parent / "out").multi_label
 
