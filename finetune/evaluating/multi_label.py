@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from checkpoints.errors import UsageError
 from finetune.config import TrainConfig
 from finetune.datasets.dataset import Dataset
-from finetune.evaluating.intervals import wilson_interval
-from finetune.evaluating.scores import MISTAKES, Evaluation
+from finetune.evaluating.scores import MISTAKES, Evaluation, class_figures
 
 THRESHOLD = 0.5
 """From this probability on a class counts as said: where its logit is 0."""
@@ -90,23 +89,17 @@ class MultiLabelEvaluation(Evaluation):
 
         None where nothing defines a figure.
         """
-        rows = []
         hits = (self.labels & self.predicted).sum(axis=0)
         counts, said = self.labels.sum(axis=0), self.predicted.sum(axis=0)
-        for place, precision in enumerate(self.average_precisions()):
-            hit, count, taken = int(hits[place]), int(counts[place]), int(said[place])
-            rows.append(
-                {
-                    "class": self.classes[place],
-                    "count": count,
-                    "precision": hit / taken if taken else None,
-                    "recall": hit / count if count else None,
-                    "recall_interval": list(wilson_interval(hit, count)) if count else None,
-                    "f1": 2 * hit / (count + taken) if count + taken else None,
-                    "average_precision": precision,
-                }
+        return [
+            {
+                **class_figures(name, int(hits[place]), int(counts[place]), int(said[place])),
+                "average_precision": precision,
+            }
+            for place, (name, precision) in enumerate(
+                zip(self.classes, self.average_precisions(), strict=True)
             )
-        return rows
+        ]
 
     def confusions(self, limit: int) -> list[tuple[str, str, int, int]]:
         """None: no class stands in the place of another."""

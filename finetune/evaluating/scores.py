@@ -102,16 +102,8 @@ class Evaluation:
         confusion = self.confusion()
         right = confusion.diagonal()
         return [
-            {
-                "class": name,
-                "count": int(count),
-                "precision": float(hits / taken) if taken else None,
-                "recall": float(hits / count) if count else None,
-                "recall_interval": list(wilson_interval(int(hits), int(count))) if count else None,
-                # The harmonic mean of precision and recall, over whole numbers.
-                "f1": float(2 * hits / (count + taken)) if count + taken else None,
-            }
-            for name, hits, count, taken in zip(
+            class_figures(name, int(hits), int(count), int(said))
+            for name, hits, count, said in zip(
                 self.classes, right, confusion.sum(axis=1), confusion.sum(axis=0), strict=True
             )
         ]
@@ -195,6 +187,26 @@ class Evaluation:
                 )
             ]
         return value
+
+
+def class_figures(name: str, hits: int, count: int, said: int) -> dict[str, Any]:
+    """What `evaluate --json` prints of a class; None where nothing defines a figure.
+
+    Args:
+      name: of the class.
+      hits: pictures of it that it was said of.
+      count: pictures of it.
+      said: pictures that it was said of.
+    """
+    return {
+        "class": name,
+        "count": count,
+        "precision": hits / said if said else None,
+        "recall": hits / count if count else None,
+        "recall_interval": list(wilson_interval(hits, count)) if count else None,
+        # The harmonic mean of precision and recall, over whole numbers.
+        "f1": 2 * hits / (count + said) if count + said else None,
+    }
 
 
 def top_classes(
