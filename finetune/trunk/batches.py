@@ -312,7 +312,7 @@ class StepBatches:
     def _find_store(self, trunk: Trunk, views: Views) -> tuple[Trunk, FeatureStore]:
         """The trunk in a precision whose features are all there already, else in the one to take."""
         wanted = self._config.precision
-        choices = [trunk.in_bfloat16(), trunk] if has_bfloat16() else [trunk]
+        choices = [trunk.in_bfloat16, trunk] if has_bfloat16() else [trunk]
         for choice in choices:
             if wanted in ("auto", choice.precision):
                 store = _store_of(choice, views)

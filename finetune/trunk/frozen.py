@@ -60,8 +60,9 @@ class Trunk:
         is_spatial = self.precision == BF16 and len(self.shape) == 3 and self.shape[0] > 1
         return np.dtype(ml_dtypes.bfloat16 if is_spatial else np.float32)
 
+    @cached_property
     def in_bfloat16(self) -> Trunk:
-        """The same, computed in bfloat16."""
+        """The same, computed in bfloat16: one object, for its digest takes long."""
         return replace(self, precision=BF16)
 
     def runner(self) -> GraphRunner:
@@ -130,18 +131,18 @@ def with_precision(
       progress: told what was chosen and why.
     """
     if wanted == BF16:
-        return trunk.in_bfloat16()
+        return trunk.in_bfloat16
     if wanted == FP32 or not has_bfloat16():
         return trunk
     first, _ = next(trunk.activations(make_dataset))
-    other, _ = next(trunk.in_bfloat16().activations(make_dataset))
+    other, _ = next(trunk.in_bfloat16.activations(make_dataset))
     apart = relative_difference(first, other)
     agrees = apart <= TOLERANCE
     progress.say(
         f"Trunk in {BF16 if agrees else FP32}: activations in bf16 differ by {apart:.1%}, "
         f"{'within' if agrees else 'beyond'} {TOLERANCE:.0%}."
     )
-    return trunk.in_bfloat16() if agrees else trunk
+    return trunk.in_bfloat16 if agrees else trunk
 
 
 def relative_difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
