@@ -14,7 +14,7 @@ from exporters.runtime import load_tensorflow
 from finetune.nets.graph_net import GraphNet
 from finetune.nets.modes import layer_modes
 from finetune.nets.own_net import OwnNet
-from finetune.slim import quietly
+from finetune.slim import quietly, variables_by_identity
 from finetune.training.heads import LINEAR, Head, hidden_before_logits
 
 INPUT = "input"
@@ -88,6 +88,7 @@ def build_net(
             )
         options[_KEEP_PROB] = 1.0 - dropout
     with (
+        variables_by_identity(),
         layer_modes(training_scopes, batch_norm_decay, step),
         hidden_before_logits(record.main_head, classes, head, is_training, dropout) as head_input,
     ):

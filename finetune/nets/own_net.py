@@ -16,7 +16,7 @@ from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net, Paper
 from exporters.runtime import load_tensorflow
 from finetune.nets.file_options import NetOptions
-from finetune.slim import load_slim, quietly
+from finetune.slim import load_slim, quietly, variables_by_identity
 
 BOTTLENECK = "bottleneck"
 DEFAULT_SIZE = 224
@@ -149,7 +149,7 @@ def _shapes(
 
     tf = load_tensorflow()
     v1 = tf.compat.v1
-    with tf.Graph().as_default():
+    with tf.Graph().as_default(), variables_by_identity():
         images = v1.placeholder(tf.float32, [None, size, size, 3])
         logits, _ = _call(name, function, images, classes, False, {})
         if logits.shape.as_list()[1:] != [classes]:

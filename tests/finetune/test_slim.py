@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 
-from finetune.slim import load_slim, quietly
+from finetune.slim import load_slim, quietly, replaced_layers, variables_by_identity
 
 pytestmark = pytest.mark.tensorflow
 
@@ -104,3 +104,50 @@ def test_nothing_of_its_chatter_reaches_stderr():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_variables_by_identity_are_variables_like_any_other(use_resource):
+    slim = load_slim()
+    from exporters.runtime import load_tensorflow
+
+    tf = load_tensorflow()
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), variables_by_identity():
+        ones = v1.ones_initializer()
+        one, other = (
+            v1.get_variable(name, [2], initializer=ones, use_resource=use_resource)
+            for name in ("one", "other")
+        )
+        assert isinstance(one, tf.Variable)
+        assert hash(one) == object.__hash__(one)
+        assert len({one, other, one}) == 2
+        assert (one == one.read_value(), one == other, one != other) == (False, False, True)
+        update = v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(one * one))
+        quietly(slim.fully_connected)(one[None], 3, normalizer_fn=slim.batch_norm)
+        assert len(v1.global_variables()) == 6
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            session.run(update)
+            assert session.run([one, other])[0].tolist() == [0.0, 0.0]
+
+
+def test_eager_variables_are_compared_number_by_number_as_ever():
+    from exporters.runtime import load_tensorflow
+
+    tf = load_tensorflow()
+    with variables_by_identity():
+        variable = tf.Variable([1.0, 2.0])
+    assert type(variable) is type(tf.Variable(1.0))
+    assert (variable == tf.constant([1.0, 3.0])).numpy().tolist() == [True, False]
+
+
+def test_layers_are_replaced_inside_the_block_alone():
+    slim = load_slim()
+    from tf_slim.layers import layers
+
+    plain = slim.conv2d
+    with replaced_layers(["conv2d"], lambda name, layer: lambda: (name, layer)):
+        assert slim.conv2d() == slim.layers.conv2d() == layers.conv2d() == ("conv2d", plain)
+        assert slim.arg_scope([slim.conv2d], stride=2) is not None
+    assert slim.conv2d is slim.layers.conv2d is layers.conv2d is plain
