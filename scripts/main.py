@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "compare": "scripts.commands.compare",
     "report": "scripts.commands.report",
     "demo": "scripts.commands.demo",
+    "classic": "scripts.commands.classic",
     "bench": "scripts.commands.bench",
     "doctor": "scripts.commands.doctor",
 }

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-def verb(name: str, *, example: str) -> Callable[[Callable[..., None]], click.Command]:
+def verb(
+    name: str, *, example: str, cls: type[click.Command] = click.Command
+) -> Callable[[Callable[..., None]], click.Command]:
     """Makes a click command of a function whose first argument is the Output.
 
     Args:
       name: the verb as it is typed.
       example: one or more command lines that run as they stand, shown in the help.
+      cls: the kind of command.
     """
 
     def decorate(function: Callable[..., None]) -> click.Command:
@@ -42,7 +45,7 @@ def verb(name: str, *, example: str) -> Callable[[Callable[..., None]], click.Co
                     parameter.type.readable = False
                 parameter.type = _NonEmpty(parameter.type)
         lines = "\n".join(f"  {line}" for line in example.strip().splitlines())
-        return click.command(name, epilog=f"\b\nExample:\n{lines}")(with_json)
+        return click.command(name, cls=cls, epilog=f"\b\nExample:\n{lines}")(with_json)
 
     return decorate
 

@@ -1,0 +1,133 @@
+"""Old flags: how they are spelled, which change nothing, which are refused."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+import scripts.command_line
+from scripts.classic.flags import Flag, Idle, Refused, classic, finish, spelled_out
+from scripts.main import main
+
+FLAGS = (
+    Flag("train_dir", str, "/tmp/tfmodel/", "Where to."),
+    Flag("input_binary", bool, False, "Whether it is."),
+    Flag("input_mean", float, 0.0, "The mean."),
+    Flag("optimizer", str, "sgd", "Which.", choices=("sgd", "adam")),
+    Idle("num_readers", int, 4, "reading takes what cores there are."),
+    Refused("num_clones", int, 1, "there is one copy of the net.", "Leave it out."),
+    Refused("sync_replicas", bool, False, "there are no replicas.", "Leave it out."),
+)
+
+
+@classic("old_script", example="slimtune classic old_script", flags=FLAGS)
+def old_script(output, train_dir, **others):
+    """An old script."""
+    finish(output, {"train_dir": train_dir, **others}, ["Done."], "slimtune doctor")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs the old script; gives the exit code and both streams."""
+    group = click.Group("slimtune", commands={"old_script": old_script})
+    monkeypatch.setattr(scripts.command_line, "cli", group)
+
+    def type_(*words):
+        with pytest.raises(SystemExit) as stop:
+            main(["old_script", *words])
+        return stop.value.code, *capsys.readouterr()
+
+    return type_
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--train_dir=a b", "--input_binary=true", "--input_mean=-127"],
+        ["--train_dir", "a b", "--input_binary", "--input_mean", "-127"],
+        ["-train_dir=a b", "-input_binary", "True", "-input_mean", "-127"],
+        ["--noinput_binary", "--input_binary=1", "--input_mean=-127", "--train_dir", "a b"],
+    ],
+)
+def test_flags_are_spelled_as_they_were(run, words):
+    code, out, err = run(*words, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {
+        "train_dir": "a b",
+        "input_binary": True,
+        "input_mean": -127.0,
+        "optimizer": "sgd",
+        "same": ["slimtune doctor"],
+    }
+
+
+def test_defaults_are_the_old_ones_and_the_new_command_stands_at_the_end(run):
+    code, out, err = run("--noinput_binary")
+    assert (code, err) == (0, "")
+    assert out == "Done.\nThe same with slimtune:\n  slimtune doctor\n"
+
+
+def test_words_that_are_no_flags_stay_as_they_are():
+    booleans = {"binary": True, "note": False}
+    words = ["binary", "nobinary", "-", "--", "--json", "--note", "--binary", "--binary=", "--note"]
+    assert spelled_out(words, booleans) == [
+        *["binary", "nobinary", "-", "--", "--json", "--note=--binary", "--binary=", "--note"]
+    ]
+    assert spelled_out(["--nobinary", "--te", "--nonote"], booleans) == [
+        *["--binary=false", "--te", "--nonote"]
+    ]
+    assert spelled_out(["---binary", "--nobinary=1"], booleans) == ["---binary", "--nobinary=1"]
+
+
+def test_flags_without_effect_are_taken_and_named(run):
+    code, _, err = run("--num_readers=8", "--logtostderr")
+    assert code == 0
+    assert err == (
+        "Flags that change nothing today:\n"
+        "  --num_readers: reading takes what cores there are.\n"
+        "  --logtostderr: what is said on the way goes to stderr.\n"
+    )
+    assert run("--num_readers=4")[2] == ""
+
+
+def test_flags_without_meaning_are_refused_together_unless_they_have_their_defaults(run):
+    assert run("--num_clones=1", "--sync_replicas=false")[0] == 0
+    code, out, err = run("--num_clones=2", "--sync_replicas")
+    assert (code, out) == (1, "")
+    assert err == (
+        "Error: old_script does not take these flags today:\n"
+        "  --num_clones: there is one copy of the net.\n"
+        "  --sync_replicas: there are no replicas.\n"
+        "Received: --num_clones=2 --sync_replicas=True\n"
+        "Next: Leave it out.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("--train_dri=x", "--train_dri"),
+        ("--optimizer=rmsprop", "rmsprop"),
+        ("--num_clones=two", "two"),
+        ("--input_binary=maybe", "maybe"),
+    ],
+)
+def test_wrong_usage_is_named(run, word, said):
+    code, _, err = run(word)
+    assert code == 2
+    assert f"Received: {said}\n" in err and "old_script --help" in err
+
+
+def test_the_help_says_which_flags_have_no_effect_and_which_are_refused(run):
+    code, out, _ = run("--help")
+    text = " ".join(out.split())
+    assert code == 0
+    assert (
+        "--num_readers INTEGER No effect: reading takes what cores there are. [default: 4]" in text
+    )
+    assert (
+        "--num_clones INTEGER Refused: there is one copy of the net. Leave it out. [default: 1]"
+        in text
+    )
