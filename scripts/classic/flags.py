@@ -32,6 +32,7 @@ class Flag:
       default: what the old script took when it was not given.
       help: what it says.
       choices: the values there are; empty: any.
+      required: whether it has to be given.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Flag:
     default: Any
     help: str
     choices: tuple[str, ...] = field(default=(), kw_only=True)
+    required: bool = field(default=False, kw_only=True)
 
     @property
     def text(self) -> str:
@@ -52,7 +54,8 @@ class Flag:
             f"--{self.name}",
             self.name,
             type=click.Choice(self.choices) if self.choices else self.type,
-            default=self.default,
+            default=None if self.required else self.default,
+            required=self.required,
             show_default=shown,
             help=self.text,
         )
@@ -108,7 +111,7 @@ def classic(
 
     def decorate(function: Callable[..., None]) -> click.Command:
         @functools.wraps(function)
-        def run(output: Output, **values: Any) -> None:
+        def run(output: Output, /, **values: Any) -> None:
             _refuse(name, every, values)
             _tell_idle(output, every, values)
             effective = [flag.name for flag in every if not isinstance(flag, Idle | Refused)]
