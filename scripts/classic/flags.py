@@ -127,13 +127,15 @@ def finish(output: Output, value: dict[str, Any], lines: Sequence[str], *same: s
     """The end of a script: what came of it, and the commands that do the same today.
 
     Args:
-      output: where to.
+      output: where to. The commands go to stderr: what the old script printed may be read by
+        another program.
       value: what --json prints, with the commands added under `same`.
       lines: what people read instead.
-      same: command lines, each to be typed.
+      same: command lines, each to be typed; none where today's command has no words for it.
     """
-    commands = [f"  {command}" for command in same]
-    output.result({**value, "same": list(same)}, *lines, "The same with slimtune:", *commands)
+    output.result({**value, "same": list(same)}, *lines)
+    if same and not output.as_json:
+        output.say("\n".join(["The same with slimtune:", *(f"  {command}" for command in same)]))
 
 
 def spelled_out(words: Sequence[str], booleans: Mapping[str, bool]) -> list[str]:

@@ -65,8 +65,8 @@ def test_flags_are_spelled_as_they_were(run, words):
 
 def test_defaults_are_the_old_ones_and_the_new_command_stands_at_the_end(run):
     code, out, err = run("--noinput_binary")
-    assert (code, err) == (0, "")
-    assert out == "Done.\nThe same with slimtune:\n  slimtune doctor\n"
+    assert (code, out) == (0, "Done.\n")
+    assert err == "The same with slimtune:\n  slimtune doctor\n"
 
 
 def test_words_that_are_no_flags_stay_as_they_are():
