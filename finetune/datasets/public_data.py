@@ -45,7 +45,7 @@ class PublicData:
       files: their names, below every address.
       addresses: where they are, the first that answers is taken.
       own: regular expression of the paths that stand in a directory of it.
-      archive: whether the file is an archive of class folders below one folder.
+      archive: whether the file is an archive of what is wanted below one folder.
     """
 
     name: str
@@ -81,8 +81,15 @@ PUBLIC_DATA = {
         own=r"(train|t10k)-(images-idx3|labels-idx1)-ubyte\.gz",
         archive=False,
     ),
+    "cifar10": PublicData(
+        name="cifar10",
+        files=("cifar-10-binary.tar.gz",),
+        addresses=("https://www.cs.toronto.edu/~kriz",),
+        own=r"(data_batch_[1-5]|test_batch)\.bin|batches\.meta\.txt",
+        archive=True,
+    ),
 }
-"""What can be fetched: the flowers of TensorFlow's tutorials, and MNIST."""
+"""What can be fetched: the flowers of TensorFlow's tutorials, MNIST, and CIFAR-10."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +137,13 @@ def download_data(
     out: str | Path,
     *,
     url: str | None = None,
+    at_hand: Path | None = None,
     overwrite: bool = False,
     progress: Progress = SILENT,
     policy: RetryPolicy = PATIENT,
 ) -> DownloadedData:
-    """Gets a public set of pictures: class folders for flowers, four IDX files for mnist.
+    """Gets a public set of pictures: class folders for flowers, four IDX files for mnist, CIFAR-10's
+    binary batches for cifar10.
 
     A file that is in the cache, fetched before or put there by hand, is not fetched again
     unless `url` names another place. The SHA-256 of what came from an address is noted the
@@ -145,6 +154,7 @@ def download_data(
       out: the directory to make.
       url: https or http address instead of the public ones: of the archive of flowers; of the
         folder that holds the four files of mnist.
+      at_hand: a directory that may hold the files: these are used as they are, and stay there.
       overwrite: replace `out`, and fetch again.
       progress: gets the bytes, and a line for each thing worth knowing.
       policy: how patient to be with the network.
@@ -167,7 +177,8 @@ def download_data(
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / ".lock", progress):
         files = [
-            _get(record, file, _addresses(record, file, url), cache, overwrite, progress, policy)
+            _at_hand(record, file, at_hand, progress)
+            or _get(record, file, _addresses(record, file, url), cache, overwrite, progress, policy)
             for file in record.files
         ]
         if record.archive:
@@ -178,7 +189,7 @@ def download_data(
                     read_idx(file.path)
         with _usable(record, files, cache), atomic_directory(out, overwrite) as folder:
             source = _lay_out(record, files, folder)
-        files = [_keep(file, cache) for file in files]
+        files = [_keep(file, cache) if file.fetched else file for file in files]
     return DownloadedData(name, out, tuple(files), source.classes, len(source.items))
 
 
@@ -200,7 +211,7 @@ def _usable(record: PublicData, files: Sequence[FetchedFile], cache: Path) -> It
             next_step = f"Fetch it again with --overwrite. {by_hand}"
         what = error.message
         if record.archive and isinstance(error, DataError):
-            what = "It holds no pictures in class folders below one folder."
+            what = f"It holds no pictures of {record.name} below one folder."
         raise DownloadError(
             f"{record.name}: what {came} cannot be used: {what}",
             expected=error.expected,
@@ -247,6 +258,17 @@ def _lay_out(record: PublicData, files: Sequence[FetchedFile], folder: Path) -> 
         for file in files:
             shutil.copyfile(file.path, folder / file.path.name)
     return find_source(folder)
+
+
+def _at_hand(
+    record: PublicData, name: str, folder: Path | None, progress: Progress
+) -> FetchedFile | None:
+    """A file that lies in a folder of the user's; None where it does not."""
+    if folder is None or not (folder / name).is_file():
+        return None
+    path = folder / name
+    progress.say(f"{record.name}: {path} is there; it is not fetched.")
+    return FetchedFile(path, "unknown", sha256_of(path), path.stat().st_size)
 
 
 def _addresses(record: PublicData, file: str, url: str | None) -> list[str]:

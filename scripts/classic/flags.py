@@ -50,14 +50,16 @@ class Flag:
     def option(self) -> Callable[[Any], Any]:
         """The option of click; what is not given is the default."""
         shown = self.default not in (None, "")
+        # An option with a default of None counts as given.
+        default = {} if self.required else {"default": self.default}
         return click.option(
             f"--{self.name}",
             self.name,
             type=click.Choice(self.choices) if self.choices else self.type,
-            default=None if self.required else self.default,
             required=self.required,
             show_default=shown,
             help=self.text,
+            **default,
         )
 
 

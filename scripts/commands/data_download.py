@@ -15,20 +15,21 @@ from scripts.verb import verb
     "download",
     example="slimtune data download flowers flower_photos\nslimtune data download mnist mnist",
 )
-@click.argument("what", type=click.Choice(["flowers", "mnist"]))
+@click.argument("what", type=click.Choice(["flowers", "mnist", "cifar10"]))
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--url",
     metavar="URL",
-    help="Fetch from this http or https address: of the archive of flowers, or of the folder of "
-    "mnist's four files.",
+    help="Fetch from this http or https address: of the archive of flowers or cifar10, or of the "
+    "folder of mnist's four files.",
 )
 @click.option("--overwrite", is_flag=True, help="Fetch again and replace OUT.")
 def command(output: Output, what: str, out: Path, url: str | None, overwrite: bool) -> None:
     """Fetch public pictures into the directory OUT.
 
     flowers: 3,670 photographs of five kinds, class folders of JPEGs (229 MB). mnist: 70,000 digits
-    of 28 x 28 as four IDX files (12 MB). Files are kept in the cache (SLIMTUNE_CACHE), a
+    of 28 x 28 as four IDX files (12 MB). cifar10: 60,000 pictures of 32 x 32 in ten classes, as
+    binary batches (170 MB). Files are kept in the cache (SLIMTUNE_CACHE), a
     download that was cut goes on where it stopped, and the SHA-256 is noted the first time and
     compared after.
     """
