@@ -1,7 +1,9 @@
 """The words of `slimtune data` from Python, and a dataset as a plain tf.data.Dataset.
 
 `build`, `check`, `download`, `sample` and `show` do what the commands of these names do; `read_idx` and
-`read_numeric_csv` give arrays, `shuffled_batches` makes batches of a table's rows.
+`read_numeric_csv` give arrays, `shuffled_batches` makes batches of a table's rows. TFRecord files of
+one's own are written by `write_records` of what `make_example` gives, and read by `read_records`
+and `parse_example`, without TensorFlow.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from finetune.datasets.dataset import read_dataset
 from finetune.datasets.labels import check_labels
 from finetune.datasets.numeric_csv import read_numeric_csv, shuffled_batches
 from finetune.datasets.public_data import download_data as download
+from finetune.datasets.records import make_example, parse_example, read_records, write_records
 from finetune.datasets.sheet import draw_sheet as show
 from finetune.datasets.sources.idx import read_idx
 from finetune.input_pipeline import encoded_dataset
@@ -35,12 +38,16 @@ __all__ = [
     "check",
     "download",
     "load",
+    "make_example",
     "naming_errors",
+    "parse_example",
     "read_idx",
     "read_numeric_csv",
+    "read_records",
     "sample",
     "show",
     "shuffled_batches",
+    "write_records",
 ]
 
 
@@ -58,11 +65,11 @@ def load(
       split: train, val (or validation) or test.
       image_size: height and width in pixels that the pictures are brought to as for
         evaluation; None: the pictures as they are.
-      preprocessing: inception, vgg, lenet, cifar or none; counts only with `image_size`.
+      preprocessing: inception, vgg, lenet, cifar, grey, none or unit; counts only with `image_size`.
 
     Returns:
       A tf.data.Dataset of (image, label). image: [height, width, 3] uint8, RGB, 0 to 255; with
-      `image_size` [image_size, image_size, 3] float32 in the preprocessing's value range
+      `image_size` [image_size, image_size, 3] (grey: 1) float32 in the preprocessing's value range
       (inception: -1 to 1). label: scalar int64, the class's place in `labels.txt`.
 
     Raises:

@@ -76,7 +76,7 @@ class RecordWriter:
         self.size += len(framed)
 
 
-def write_records(path: Path, records: Iterable[bytes]) -> int:
+def write_records(path: str | Path, records: Iterable[bytes]) -> int:
     """Writes a TFRecord file atomically.
 
     Args:
@@ -194,7 +194,7 @@ def checked_data(path: Path, view: mmap.mmap | bytes, place: RecordPlace) -> byt
     return data
 
 
-def read_records(path: Path, expected_count: int | None = None) -> Iterator[bytes]:
+def read_records(path: str | Path, expected_count: int | None = None) -> Iterator[bytes]:
     """The data of each record of a TFRecord file, in order, every checksum compared.
 
     Args:

@@ -39,6 +39,12 @@ def test_what_is_written_is_read(path):
     assert count_records(path) == 3
 
 
+def test_paths_may_be_text_and_folders_are_made(tmp_path):
+    path = tmp_path / "of/digits.tfrecord"
+    assert write_records(str(path), iter(RECORDS)) == 3
+    assert list(read_records(str(path))) == RECORDS
+
+
 def test_nothing_is_left_of_a_write_that_fails(tmp_path):
     def records():
         yield b"one"
