@@ -1,15 +1,20 @@
-"""Small graphs that TensorFlow made and saved, as old scripts are given them."""
+"""Small graphs that TensorFlow made and saved, and flowers, as old scripts are given them."""
 
 from __future__ import annotations
 
+import importlib.util
+import io
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 PICTURES = np.random.default_rng(3).normal(size=(5, 6, 6, 1)).astype(np.float32)
+FLOWERS = ("daisy", "dandelion", "roses", "sunflowers", "tulips")
 
 
 @dataclass(frozen=True)
@@ -107,3 +112,55 @@ def answers_fixture() -> Any:
 @pytest.fixture(name="build_net")
 def build_net_fixture() -> Any:
     return build_net
+
+
+@pytest.fixture(scope="session")
+def flowers_archive() -> bytes:
+    """flower_photos.tgz: 16 JPEGs of 24 x 24, of one colour and some noise, for each kind."""
+    random = np.random.default_rng(3)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for place, name in enumerate(FLOWERS):
+            colour = np.array([(40, 200)[place >> bit & 1] for bit in range(3)])
+            for number in range(16):
+                pixels = colour + random.integers(-40, 40, (24, 24, 3))
+                picture = io.BytesIO()
+                Image.fromarray(pixels.astype(np.uint8)).save(picture, "JPEG", quality=95)
+                member = tarfile.TarInfo(f"flower_photos/{name}/{number}.jpg")
+                member.size = len(picture.getvalue())
+                archive.addfile(member, io.BytesIO(picture.getvalue()))
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def tiny_net() -> Any:
+    """The net `tiny` of the tests of finetune, registered for the tests of a module."""
+    path = Path(__file__).resolve().parents[2] / "finetune/conftest.py"
+    spec = importlib.util.spec_from_file_location("slimtune_finetune_conftest", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        yield module.register_tiny_net(patch)
+
+
+@pytest.fixture
+def write_v1(tmp_path: Path) -> Any:
+    """Writes a V1 checkpoint of a net at random, as TensorFlow's Saver does; gives its path."""
+
+    def write(net: str, size: int, classes: int, name: str) -> Path:
+        from exporters.runtime import load_tensorflow
+        from finetune.nets import build_net
+
+        v1 = load_tensorflow().compat.v1
+        path = tmp_path / "checkpoints" / name
+        path.parent.mkdir()
+        with v1.Graph().as_default(), v1.Session() as session:
+            v1.set_random_seed(11)
+            build_net(net, v1.placeholder(v1.float32, [None, size, size, 3]), classes)
+            session.run(v1.global_variables_initializer())
+            saver = v1.train.Saver(write_version=v1.train.SaverDef.V1)
+            saver.save(session, str(path), write_meta_graph=False)
+        return path
+
+    return write
