@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any, Literal
 
@@ -84,6 +84,37 @@ class Unused:
 
 
 @dataclass(frozen=True)
+class PlannedPhase:
+    """A stretch of training: what begins to train in it.
+
+    Attributes:
+      number: from 1.
+      begins: its first step or epoch, as in "step 1001" or "epoch 6".
+      trainable: all scopes that train in it.
+      scopes: those of them that did not train before.
+      variables: names of the variables that change from then on and did not before.
+      parameters: how many numbers the optimiser changes from then on and did not before.
+    """
+
+    number: int
+    begins: str
+    trainable: tuple[str, ...]
+    scopes: tuple[str, ...]
+    variables: tuple[str, ...]
+    parameters: int
+
+    def describe(self, of: int) -> str:
+        """It in a line; `of` is the number of phases."""
+        also, more = ("also ", "more ") if self.number > 1 else ("", "")
+        count = counted(len(self.variables), f"{more}variable")
+        return (
+            f"Phase {self.number} of {of}, from {self.begins} on, {also}trains "
+            f"{', '.join(self.scopes) or 'nothing'}: {count}, "
+            f"{self.parameters:,} {more}parameters."
+        )
+
+
+@dataclass(frozen=True)
 class Plan:
     """The partition of a net's variables.
 
@@ -96,6 +127,7 @@ class Plan:
       exclude: the excluded scopes.
       checkpoint: where the values come from, as a person would name it; None: nowhere.
       notes: what is worth knowing, a line each.
+      phases: what begins to train when, where that is known.
     """
 
     variables: tuple[PlannedVariable, ...]
@@ -106,6 +138,7 @@ class Plan:
     exclude: tuple[str, ...]
     checkpoint: str | None
     notes: tuple[str, ...] = ()
+    phases: tuple[PlannedPhase, ...] = ()
 
     @property
     def restored(self) -> tuple[PlannedVariable, ...]:
@@ -175,9 +208,37 @@ class Plan:
             ],
             "missing": [{"name": v.name, "shape": list(v.shape)} for v in self.missing],
             "unused": [{"name": u.name, "reason": u.reason} for u in self.unused],
+            "phases": [asdict(phase) for phase in self.phases],
             "totals": self.totals(),
             "notes": list(self.notes),
         }
+
+    def summary(self) -> str:
+        """What is restored, initialised and trained, in numbers."""
+        totals = self.totals()
+        return (
+            f"{counted(totals['variables'], 'variable')}, {totals['parameters']:,} parameters: "
+            f"{totals['restored']} restored from {self.checkpoint or 'nothing'}, "
+            f"{totals['initialised']} initialised; {totals['trainable_parameters']:,} parameters "
+            "are trained."
+        )
+
+    def lines(self) -> list[str]:
+        """The plan in words: the summary, what is left out, notes, and phases where there are several."""
+        reasons: dict[str, list[str]] = {}
+        for unused in self.unused:
+            reasons.setdefault(unused.reason, []).append(unused.name)
+        left_out = []
+        for reason, names in reasons.items():
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            left_out.append(f"Left out, {reason}: {', '.join(names[:3])}{more}")
+        phases = [phase.describe(len(self.phases)) for phase in self.phases]
+        return [
+            self.summary(),
+            *left_out,
+            *(f"Note: {note}" for note in self.notes),
+            *(phases if len(phases) > 1 else ()),
+        ]
 
     def require_sound(self) -> None:
         """Raises PlanError with every conflict and every missing variable, and what would help."""

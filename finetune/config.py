@@ -11,8 +11,8 @@ from typing import Any
 
 from checkpoints.errors import RunError, UsageError, listed
 from finetune.nets.file_options import NetOptions
-from finetune.training.optimizers import DEFAULT_LEARNING_RATES
-from finetune.training.option_checks import CHECKS
+from finetune.training.optimizers import DEFAULT_LEARNING_RATES, SETTINGS
+from finetune.training.option_checks import flag, unknown_settings, wrong_options
 
 DEFAULT_EPOCHS = 10
 UNFREEZE_FACTOR = 0.01
@@ -32,6 +32,7 @@ RESUMABLE = (
     "eval_every",
     "patience",
     "keep",
+    "save_seconds",
 )
 """Options that a resumed run may change; all others stay what they were."""
 
@@ -55,7 +56,8 @@ class TrainConfig:
       bottleneck: of a net from a file: the tensor that feeds the head; None: as the file says, or
         what feeds its last layer.
       input: of a net from a file: the tensor that takes the pictures.
-      preprocessing: of a net that is not registered: how pictures become its input.
+      preprocessing: how pictures become the net's input; None: as its weights want it, of a file as
+        it says.
       trainable: scopes to train; empty: the main head.
       exclude: scopes not to restore; None: all heads; ("none",): none.
       allow_missing: regular expression of variables the checkpoint may lack.
@@ -68,7 +70,9 @@ class TrainConfig:
       unfreeze_learning_rate: the rate from the first such stage on; None: a hundredth of the first.
       learning_rate_factors: as in ("Net/Logits=10",): factors of the rate by scope.
       layer_decay: factor of the rate for each block farther from the head; None: all alike.
-      optimizer: adam, rmsprop, momentum, sgd, adagrad or ftrl.
+      optimizer: adam, rmsprop, momentum, sgd, adagrad, adadelta or ftrl.
+      optimizer_options: as in ("momentum=0.9", "epsilon=1"): settings of the optimiser, by
+        TensorFlow's names.
       learning_rate: of the first step; None: one that suits the optimiser.
       schedule: fixed, exponential, polynomial or cosine.
       decay_steps: steps over which the rate is multiplied once by decay_rate (None: two epochs),
@@ -100,6 +104,8 @@ class TrainConfig:
       eval_every: steps between evaluations; None: five in a run, at most one an epoch.
       patience: evaluations without a better one after which training ends; None: never.
       keep: how many of the last checkpoints are kept, the best apart.
+      save_seconds: a checkpoint is written after so many seconds without one, beside those at
+        evaluations.
       resume: go on with the run in the directory.
       overwrite: replace the run in the directory.
     """
@@ -123,6 +129,7 @@ class TrainConfig:
     learning_rate_factors: tuple[str, ...] = ()
     layer_decay: float | None = None
     optimizer: str = "adam"
+    optimizer_options: tuple[str, ...] = ()
     learning_rate: float | None = None
     schedule: str = "fixed"
     decay_steps: int | None = None
@@ -149,27 +156,27 @@ class TrainConfig:
     eval_every: int | None = None
     patience: int | None = None
     keep: int = 3
+    save_seconds: float = 600.0
     resume: bool = False
     overwrite: bool = False
 
     def __post_init__(self) -> None:
         """Raises UsageError with every option that makes no sense."""
-        wrong = {
-            name: expected
-            for name, expected, is_right in CHECKS
-            if getattr(self, name) is not None and not is_right(getattr(self, name))
-        }
-        problems = [
-            f"{_flag(name)}: expected {expected}, received {getattr(self, name)!r}"
-            for name, expected in wrong.items()
-        ]
-        received = [f"{_flag(name)} {getattr(self, name)!r}" for name in wrong]
+        problems, received = wrong_options(vars(self))
         if self.steps is not None and self.epochs is not None:
             problems.append("--steps and --epochs: expected one of them, received both")
             received.append(f"--steps {self.steps} --epochs {self.epochs}")
         if self.resume and self.overwrite:
             problems.append("--resume and --overwrite: expected one of them, received both")
             received.append("--resume --overwrite")
+        strangers = unknown_settings(self.optimizer, self.optimizer_options)
+        if strangers:
+            expected = ", ".join(SETTINGS[self.optimizer]) or "none"
+            problems.append(
+                f"--optimizer-options: expected of {self.optimizer} {expected}, received "
+                + ", ".join(strangers)
+            )
+            received.append(f"--optimizer-options {','.join(self.optimizer_options)}")
         if self.loss is not None and (self.label_smoothing or self.class_weights):
             problems.append(
                 "--loss: expected neither --label-smoothing nor --class-weights with a loss of "
@@ -257,7 +264,7 @@ class TrainConfig:
         if refused:
             raise RunError(
                 f"The run in {wanted.run} was begun with other options:\n{listed(refused)}",
-                expected="on resuming, at most other " + ", ".join(map(_flag, RESUMABLE)),
+                expected="on resuming, at most other " + ", ".join(map(flag, RESUMABLE)),
                 next_step="Leave them out, or start again with --overwrite.",
             )
         if "steps" in changes:
@@ -275,7 +282,7 @@ class TrainConfig:
         """
         ignored = ("run", *NOT_STORED, *besides)
         return [
-            f"{_flag(field.name)}: the run has {getattr(self, field.name)!r}, "
+            f"{flag(field.name)}: the run has {getattr(self, field.name)!r}, "
             f"received {getattr(wanted, field.name)!r}"
             for field in dataclasses.fields(self)
             if field.name not in ignored
@@ -285,7 +292,7 @@ class TrainConfig:
     def changes_from(self, before: TrainConfig) -> list[str]:
         """The options that differ, as in "--steps: 200, was 100"."""
         return [
-            f"{_flag(name)}: {getattr(self, name)}, was {getattr(before, name)}"
+            f"{flag(name)}: {getattr(self, name)}, was {getattr(before, name)}"
             for name in ("data", *RESUMABLE)
             if getattr(self, name) != getattr(before, name)
         ]
@@ -294,7 +301,3 @@ class TrainConfig:
 def steps_an_epoch(pictures: int, batch_size: int) -> int:
     """Steps in which every picture is shown once; at least one."""
     return max(1, math.ceil(pictures / batch_size))
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import checkpoints
-from checkpoints.errors import PlanError, counted, listed
+from checkpoints.errors import PlanError, UsageError, counted, listed
 from checkpoints.partition import make_plan
-from checkpoints.plan import Plan, PlannedVariable
+from checkpoints.plan import Plan, PlannedPhase, PlannedVariable
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net
 from checkpoints.scopes import clean_scopes, in_scope, require_matches
 from finetune.nets.file_options import NetOptions
 from finetune.training.heads import LINEAR, Head
+from finetune.training.option_checks import wrong_options
+from finetune.training.stages import (
+    default_trainable,
+    is_order_known,
+    named_scopes,
+    read_stages,
+    scopes_by_phase,
+)
 from finetune.weights import NONE, Weights, find_weights
-
-ALL, HEADS = "all", "heads"
-"""Words that --trainable takes beside scopes."""
 
 
 def plan(
@@ -34,7 +39,9 @@ def plan(
     exclude: Sequence[str] | None = None,
     allow_missing: str | None = None,
     image_size: int | None = None,
-    head: Head = LINEAR,
+    hidden: Sequence[int] = (),
+    activation: str = "relu",
+    unfreeze_at: Sequence[str] = (),
     bottleneck: str | None = None,
     input: str | None = None,
     preprocessing: str | None = None,
@@ -51,22 +58,90 @@ def plan(
       exclude: scopes not to restore; None: all heads; ("none",): none.
       allow_missing: regular expression of variables the checkpoint may lack.
       image_size: height and width in pixels; the net's own where left out.
-      head: hidden layers before the logits.
+      hidden: widths of hidden layers before the logits.
+      activation: of the hidden layers: relu or leaky-relu.
+      unfreeze_at: stages, as in ("1000:all",) or ("5e:Net/Block7", "Net/Block8").
       bottleneck: tensor that feeds the head of a net from a file; None: as it says, or a guess.
       input: tensor that takes the pictures of a net from a file.
       preprocessing: how pictures become its input.
       progress: where downloads and choices are told.
 
     Returns:
-      The plan, conflicts and missing variables listed in it.
+      The plan of the first phase, conflicts and missing variables listed in it, and what each
+      phase begins to train.
+
+    Raises:
+      UsageError: an option makes no sense.
+      PlanError: a scope matches nothing, or net and checkpoint do not belong together.
     """
     from finetune.nets import inference_graph
 
+    given: dict[str, Any] = {"image_size": image_size, "activation": activation}
+    given |= {"hidden": tuple(hidden), "unfreeze_at": tuple(unfreeze_at)}
+    problems, received = wrong_options(given)
+    if problems:
+        raise UsageError(
+            "The options do not fit:\n" + listed(problems),
+            received=", ".join(received),
+            next_step="slimtune plan --help",
+        )
+    stages = read_stages(unfreeze_at)
     options = NetOptions(bottleneck, input, preprocessing, image_size)
     weights = find_weights(net, checkpoint, options, progress=progress)
     size = image_size or weights.image_size
+    head = Head(tuple(hidden), activation)
     variables = inference_graph(weights.net, classes, size, head).variables
-    return plan_variables(variables, weights, trainable, exclude, allow_missing)
+    begins = ["step 1", *(stage.begins for stage in stages)]
+    scopes = scopes_by_phase(weights.net, trainable, stages)
+    made = plan_phases(
+        variables, weights, list(zip(begins, scopes, strict=True)), exclude, allow_missing
+    )[0]
+    if is_order_known(stages):
+        return made
+    note = (
+        "steps and epochs in --unfreeze-at: which of them comes first depends on the number of "
+        "pictures; phases are shown in the order typed."
+    )
+    return replace(made, notes=(*made.notes, note))
+
+
+def plan_phases(
+    variables: Sequence[Any],
+    weights: Weights,
+    phases: Sequence[tuple[str, Sequence[str]]],
+    exclude: Sequence[str] | None,
+    allow_missing: str | None,
+) -> list[Plan]:
+    """The plans of a run's phases; each of them says what every phase begins to train.
+
+    Args:
+      variables: of the net.
+      weights: what they start from.
+      phases: when each begins, as in "step 1001", and the scopes that train in it.
+      exclude: scopes not to restore; None: all heads.
+      allow_missing: regular expression of variables the checkpoint may lack.
+    """
+    first, *later = phases
+    plans = [plan_variables(variables, weights, first[1], exclude, allow_missing)]
+    names = [variable.name for variable in variables]
+    require_matches([scope for _, scopes in later for scope in scopes], names, "--unfreeze-at")
+    plans += [plan_variables(variables, weights, each[1], exclude, allow_missing) for each in later]
+    begun: list[PlannedPhase] = []
+    for number, (made, (begins, _)) in enumerate(zip(plans, phases, strict=True), start=1):
+        scopes = {scope for phase in begun for scope in phase.trainable}
+        known = {name for phase in begun for name in phase.variables}
+        new = [v for v in made.variables if v.state == "trainable" and v.name not in known]
+        begun.append(
+            PlannedPhase(
+                number=number,
+                begins=begins,
+                trainable=made.trainable,
+                scopes=tuple(scope for scope in made.trainable if scope not in scopes),
+                variables=tuple(variable.name for variable in new),
+                parameters=sum(variable.parameters for variable in new if variable.optimised),
+            )
+        )
+    return [replace(made, phases=tuple(begun)) for made in plans]
 
 
 def plan_variables(
@@ -91,37 +166,46 @@ def plan_variables(
 
 def refuse_unknown_scopes(
     weights: Weights,
-    scopes: Iterable[str],
+    trainable: Sequence[str],
+    unfreeze_at: Sequence[str],
     exclude: Sequence[str] | None,
-    allow_missing: str | None,
+    head: Head = LINEAR,
+    image_size: int | None = None,
+    *,
+    progress: Progress = SILENT,
 ) -> None:
-    """Finds scopes that no variable stands in before the net is built, by the checkpoint's names.
+    """Finds scopes that no variable stands in before anything is read or computed for them.
 
-    Heads need not be in the checkpoint. Where other variables need not either, nothing is
-    refused: the plan of the built net decides.
+    Where the names of the checkpoint and of the net's heads do not tell, the net is built, which
+    takes seconds.
 
     Raises:
       PlanError: a scope holds no variable; near names are told.
     """
-    if exclude or allow_missing is not None:
-        return
-    heads = weights.net.head_scopes
-    body = clean_scopes(scopes)
-    body = tuple(s for s in body if not any(in_scope(s, h) or in_scope(h, s) for h in heads))
+    from finetune.nets import inference_graph
+
+    net = weights.net
+    unfrozen = [scope for stage in read_stages(unfreeze_at) for scope in stage.scopes]
+    asked = {
+        "--trainable": named_scopes(net, trainable),
+        "--unfreeze-at": named_scopes(net, unfrozen),
+        "--exclude": clean_scopes(default_exclude(weights, exclude) if exclude else ()),
+    }
     with weights.open() as saved:
-        if saved is not None:
-            require_matches(body, list(saved), "--trainable")
+        known = list(saved or ())
+    if all(_is_known(scope, net, known) for scopes in asked.values() for scope in scopes):
+        return
+    with progress.task(f"Building {net.name}", None):
+        size = image_size or weights.image_size
+        names = [variable.name for variable in inference_graph(net, 2, size, head).variables]
+    for option, scopes in asked.items():
+        require_matches(scopes, [*names, *known] if option == "--exclude" else names, option)
 
 
-def default_trainable(net: Net, trainable: Sequence[str]) -> tuple[str, ...]:
-    """The scopes asked for, else the main head."""
-    return named_scopes(net, trainable) or (net.main_head,)
-
-
-def named_scopes(net: Net, scopes: Sequence[str]) -> tuple[str, ...]:
-    """Scopes with the words `all` (the whole net) and `heads` (all its heads) spelt out."""
-    words = {ALL: net.top_scopes, HEADS: net.head_scopes}
-    return tuple(found for scope in scopes for found in words.get(scope, (scope,)))
+def _is_known(scope: str, net: Net, saved: Sequence[str]) -> bool:
+    """Whether a scope is there for certain: a head, or what the checkpoint has variables of."""
+    heads = any(in_scope(head, scope) for head in net.head_scopes)
+    return heads or any(in_scope(name, scope) for name in saved)
 
 
 def default_exclude(weights: Weights, exclude: Sequence[str] | None) -> tuple[str, ...]:

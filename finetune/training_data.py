@@ -5,30 +5,38 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from checkpoints.errors import RunError
 from checkpoints.progress import SILENT, Progress
+from finetune.datasets.build import build
 from finetune.datasets.dataset import Dataset, is_dataset_directory, read_dataset
 from finetune.run import Run
 
 
-def find_dataset(data: str | Path, built: Path, *, progress: Progress = SILENT) -> Dataset:
+def find_dataset(
+    data: str | Path,
+    built: Path,
+    *,
+    before_building: Callable[[], object] = lambda: None,
+    progress: Progress = SILENT,
+) -> Dataset:
     """Opens DATA; pictures of any other source are built into a dataset first.
 
     Args:
       data: a dataset directory (ours or TF-Slim's), class folders of pictures, or a directory
         of another source (finetune/datasets/sources/).
       built: where a dataset is built from pictures, or was built before.
+      before_building: called before pictures are read, for what else may be found wrong.
       progress: where the building is told.
     """
     data = Path(data)
     if not data.is_dir() or is_dataset_directory(data):
         return _told(read_dataset(data), progress)
     if not is_dataset_directory(built):
-        from finetune.datasets.build import build
-
+        before_building()
         progress.say(f"{data} is no dataset yet: building {built} of it.")
         build(data, built, progress=progress)
     return read_dataset(built)
@@ -53,8 +61,6 @@ def find_pictures(
         return read_dataset(trained_on)
     if not data.is_dir() or is_dataset_directory(data):
         return find_dataset(data, data, progress=progress)
-    from finetune.datasets.build import build
-
     directory = Path(tempfile.mkdtemp(prefix="slimtune-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     built = directory / f"{data.resolve().name or 'pictures'}-data"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from scripts.verb import names_option, option_group
 
-OPTIMIZERS = ("adam", "rmsprop", "momentum", "sgd", "adagrad", "ftrl")
+OPTIMIZERS = ("adam", "rmsprop", "momentum", "sgd", "adagrad", "adadelta", "ftrl")
 SCHEDULES = ("fixed", "exponential", "polynomial", "cosine")
 AUGMENTS = ("none", "fast", "full")
 CACHES = ("auto", "on", "off")
@@ -16,15 +19,7 @@ PRECISIONS = ("auto", "fp32", "bf16")
 RECIPES = ("slim-flowers", "retrain")
 
 
-rate_options = option_group(
-    click.option(
-        "--optimizer",
-        type=click.Choice(OPTIMIZERS),
-        help="adam. rmsprop has TF-Slim's settings: decay and momentum 0.9, epsilon 1.",
-    ),
-    click.option(
-        "--learning-rate", type=float, metavar="RATE", help="One that suits the optimiser."
-    ),
+schedule_options = option_group(
     click.option("--schedule", type=click.Choice(SCHEDULES), help="Of the learning rate; fixed."),
     click.option(
         "--decay-steps",
@@ -36,6 +31,23 @@ rate_options = option_group(
         "--decay-rate", type=float, metavar="FACTOR", help="Factor of one exponential decay; 0.94."
     ),
     click.option("--staircase", is_flag=True, default=None, help="Decay exponentially in stairs."),
+)
+
+rate_options = option_group(
+    click.option(
+        "--optimizer",
+        type=click.Choice(OPTIMIZERS),
+        help="adam. rmsprop has TF-Slim's settings: decay and momentum 0.9, epsilon 1.",
+    ),
+    names_option(
+        "--optimizer-options",
+        metavar="NAME=NUMBER,...",
+        help="Other settings of the optimiser, by TensorFlow's names: momentum=0.9, epsilon=1.",
+    ),
+    click.option(
+        "--learning-rate", type=float, metavar="RATE", help="One that suits the optimiser."
+    ),
+    schedule_options,
     click.option(
         "--end-learning-rate",
         type=float,
@@ -62,13 +74,27 @@ rate_options = option_group(
     ),
 )
 
-unfreeze_options = option_group(
+partition_options = option_group(
     names_option(
         "--unfreeze-at",
         metavar="STEP:SCOPE,...",
         help="Train these scopes too from this step on (5e: after five epochs); 'all' is the "
         "whole net. Repeatable.",
     ),
+    names_option(
+        "--hidden", metavar="N,...", help="Widths of hidden layers before the logits; none."
+    ),
+    click.option("--activation", type=click.Choice(ACTIVATIONS), help="Of hidden layers; relu."),
+    click.option(
+        "--recipe",
+        type=click.Choice(RECIPES),
+        help="Options of a published recipe, for those not given; see docs/recipes.md.",
+    ),
+)
+"""What decides, beside the net and its weights, which variables there are and which train when:
+plan and train share it."""
+
+unfreeze_options = option_group(
     click.option(
         "--unfreeze-learning-rate",
         type=float,
@@ -84,10 +110,6 @@ unfreeze_options = option_group(
 )
 
 head_options = option_group(
-    names_option(
-        "--hidden", metavar="N,...", help="Widths of hidden layers before the logits; none."
-    ),
-    click.option("--activation", type=click.Choice(ACTIVATIONS), help="Of hidden layers; relu."),
     click.option(
         "--dropout", type=float, metavar="SHARE", help="Before the logits; the net's own."
     ),
@@ -159,4 +181,30 @@ course_options = option_group(
     click.option(
         "--keep", type=int, metavar="N", help="How many checkpoints are kept, the best apart; 3."
     ),
+    click.option(
+        "--save-seconds",
+        type=float,
+        metavar="SECONDS",
+        help="Write a checkpoint after so long without one; 600.",
+    ),
 )
+
+
+def given_options(recipe: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, under the names and with the types of TrainConfig.
+
+    Args:
+      recipe: whose options stand in for those not given, or None.
+      options: as click has them: None or empty where not given.
+    """
+    from finetune.training.recipes import with_recipe
+
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    if "hidden" in given:
+        given["hidden"] = tuple(map(_number, given["hidden"]))
+    return with_recipe(recipe, given)
+
+
+def _number(text: str) -> int | str:
+    """A number where it is one; what is none is refused with the other options."""
+    return int(text) if text.isdecimal() else text

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from finetune.training.optimizers import DEFAULT_LEARNING_RATES
+from finetune.training.optimizers import SETTINGS, read_settings
 from finetune.training.schedules import SCHEDULES
 
 AUGMENTS = ("none", "fast", "full")
@@ -87,6 +87,21 @@ def read_rate_factors(texts: Sequence[str]) -> dict[str, float]:
     return factors
 
 
+def is_settings(value: Any) -> bool:
+    """Texts NAME=NUMBER."""
+    try:
+        return all(map(math.isfinite, read_settings(value).values()))
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+def unknown_settings(optimizer: Any, options: Any) -> list[str]:
+    """Settings that an optimiser does not have; none where one of the two is wrong by itself."""
+    if optimizer not in SETTINGS or not is_settings(options):
+        return []
+    return [name for name in read_settings(options) if name not in SETTINGS[optimizer]]
+
+
 def _all_positive(value: Any) -> bool:
     return isinstance(value, tuple) and all(map(is_positive, value))
 
@@ -110,6 +125,7 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("decay_rate", "a number above 0", is_above_zero),
     ("end_learning_rate", "a number from 0", is_from_zero),
     ("clip_norm", "a number above 0", is_above_zero),
+    ("save_seconds", "a number above 0", is_above_zero),
     ("weight_decay", "a number from 0", is_from_zero),
     ("label_smoothing", "a share from 0, below 1", is_share),
     ("dropout", "a share from 0, below 1", is_share),
@@ -118,7 +134,8 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("layer_decay", "a factor above 0, up to 1", is_factor),
     ("hidden", "whole numbers from 1", _all_positive),
     ("activation", *_one_of(ACTIVATIONS)),
-    ("optimizer", *_one_of(tuple(DEFAULT_LEARNING_RATES))),
+    ("optimizer", *_one_of(tuple(SETTINGS))),
+    ("optimizer_options", "NAME=NUMBER, ...", is_settings),
     ("schedule", *_one_of(SCHEDULES)),
     ("augment", *_one_of(AUGMENTS)),
     ("init", *_one_of(INITS)),
@@ -135,3 +152,23 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("seed", "a whole number from 0", is_counting),
 )
 """Option, what is expected of it, and whether a value is that."""
+
+
+def wrong_options(options: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The options whose values make no sense: what is wrong with each, and each as received.
+
+    Args:
+      options: by their names in TrainConfig; some or all of them; None is left out.
+    """
+    problems, received = [], []
+    for name, expected, is_right in CHECKS:
+        value = options.get(name)
+        if value is not None and not is_right(value):
+            problems.append(f"{flag(name)}: expected {expected}, received {value!r}")
+            received.append(f"{flag(name)} {value!r}")
+    return problems, received
+
+
+def flag(name: str) -> str:
+    """An option as it is typed."""
+    return "--" + name.replace("_", "-")

@@ -156,14 +156,11 @@ class PhaseStart:
         value = self._bound.plan.as_json()
         for variable in value["variables"]:
             variable["sha256"] = self._bound.digests.get(variable["name"])
-        phases = [
-            {
+        for entry, phase in zip(value["phases"], self._phases, strict=True):
+            entry |= {
                 "first": phase.first,
                 "last": phase.last,
-                "trainable": list(phase.trainable),
                 "learning_rate": phase.schedule.first,
             }
-            for phase in self._phases
-        ]
-        entry = {"net": net, "phase": self._phase.number, "phases": phases, "precision": precision}
-        write_json(self._run.plan_file, {**entry, **value})
+        about = {"net": net, "phase": self._phase.number, "precision": precision}
+        write_json(self._run.plan_file, {**about, **value})

@@ -8,34 +8,18 @@ optimiser slots, as a run of its own would.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkpoints.errors import UsageError, listed
 from checkpoints.published import Net
-from checkpoints.scopes import in_scope
 from finetune.config import TrainConfig, steps_an_epoch
-from finetune.planning import default_trainable, named_scopes
-from finetune.training.option_checks import UNFREEZING
 from finetune.training.schedules import TO_THE_END, Schedule
+from finetune.training.stages import read_stages, scopes_by_phase
 
 OWN_BATCH_NORM_DECAY = 0.9997
 """What the published nets were trained with, over hundreds of thousands of steps."""
 
 _EPOCHS_A_DECAY = 2
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What one --unfreeze-at asks for.
-
-    Attributes:
-      at: steps that are done before it.
-      scopes: what trains from then on, beside what trains already.
-    """
-
-    at: int
-    scopes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -74,24 +58,6 @@ class Phase:
         )
 
 
-def read_stages(texts: tuple[str, ...], epoch: int) -> list[Stage]:
-    """The stages of --unfreeze-at, those of the same step joined, in order.
-
-    Args:
-      texts: as typed and split at commas: ("100:Net/A", "Net/B", "3e:Net/C").
-      epoch: steps of one epoch.
-    """
-    found: dict[int, list[str]] = {}
-    at = 0
-    for text in texts:
-        beginning = UNFREEZING.fullmatch(text)
-        if beginning is not None:
-            at = int(beginning[1]) * (epoch if beginning[2] else 1)
-        scope = text if beginning is None else beginning[3]
-        found.setdefault(at, []).append(scope)
-    return [Stage(at, tuple(scopes)) for at, scopes in sorted(found.items())]
-
-
 def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tuple[Phase, ...]:
     """The phases of a run.
 
@@ -116,18 +82,15 @@ def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tup
             next_step="Ask for more --steps or --epochs, or unfreeze earlier.",
         )
     bounds = [0, *(stage.at for stage in stages), steps]
-    trainable = default_trainable(net, config.trainable)
     phases = []
+    scopes = scopes_by_phase(net, config.trainable, stages)
     for place, (first, last) in enumerate(itertools.pairwise(bounds)):
-        if place:
-            more = named_scopes(net, stages[place - 1].scopes)
-            trainable = _widest([*trainable, *more])
         phases.append(
             Phase(
                 number=place + 1,
                 first=first,
                 last=last,
-                trainable=trainable,
+                trainable=scopes[place],
                 schedule=_schedule(config, last - first, epoch, is_first=place == 0),
                 batch_norm_decay=config.batch_norm_decay
                 if config.batch_norm_decay is not None
@@ -135,16 +98,6 @@ def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tup
             )
         )
     return tuple(phases)
-
-
-def _widest(scopes: Sequence[str]) -> tuple[str, ...]:
-    """The scopes, without those that lie in another of them."""
-    different = dict.fromkeys(scopes)
-    return tuple(
-        scope
-        for scope in different
-        if not any(in_scope(scope, other) for other in different if other != scope)
-    )
 
 
 def fitting_decay(steps: int) -> float:

@@ -17,7 +17,7 @@ from finetune.datasets.dataset import Dataset
 from finetune.evaluating.evaluation import evaluate
 from finetune.nets.build import net_variables
 from finetune.pipeline_errors import data_errors
-from finetune.planning import BoundPlan, plan_variables, refuse_unknown_scopes
+from finetune.planning import BoundPlan, plan_phases
 from finetune.preprocessing import Preprocessing
 from finetune.run import Run
 from finetune.signature import write_inference_graph
@@ -46,9 +46,6 @@ EVALUATIONS = 5
 
 LOG_SECONDS = 2.0
 """Metrics are logged at the first step, at evaluations, and in between at most so often."""
-
-SAVE_SECONDS = 600.0
-"""A checkpoint is written at each evaluation, and after so many seconds without one."""
 
 
 class Trainer:
@@ -84,12 +81,6 @@ class Trainer:
 
     def train(self) -> RunResult:
         """Runs what is left of each phase, and proves what it froze unchanged."""
-        refuse_unknown_scopes(
-            self.weights,
-            self.phases[-1].trainable,
-            self.config.exclude,
-            self.config.allow_missing,
-        )
         first = self.step = self.run.step() if self.config.resume else 0
         # A run that was ended after its last step may lack its last evaluation.
         left = [phase for phase in self.phases if phase.last > first] or [self.phases[-1]]
@@ -180,30 +171,22 @@ class Trainer:
         step = v1.train.get_or_create_global_step()
         variables = [variable for variable in v1.global_variables() if variable is not step]
 
-        def plan_of(one: Phase) -> Any:
-            return plan_variables(
-                net_variables(variables),
-                self.weights,
-                one.trainable,
-                config.exclude,
-                config.allow_missing,
-            )
-
-        plan = plan_of(phase)
+        plans = plan_phases(
+            net_variables(variables),
+            self.weights,
+            [(f"step {one.first + 1}", one.trainable) for one in self.phases],
+            config.exclude,
+            config.allow_missing,
+        )
+        plan = plans[phase.number - 1]
         plan.require_sound()
         bound = BoundPlan(plan, variables, self.weights.restored_from)
-        totals = plan.totals()
-        self.progress.say(
-            f"{net.name}: {totals['restored']} variables restored from "
-            f"{plan.checkpoint or 'nothing'}, {totals['initialised']} initialised; "
-            f"{totals['trainable_parameters']:,} of {totals['parameters']:,} parameters train."
-        )
-        for note in plan.notes:
-            self.progress.say(note)
+        summary, *more = plan.lines()
+        self.progress.say(f"{net.name}: {summary}")
         if self.is_beginning:
+            for line in more:
+                self.progress.say(line)
             for one in self.phases:
-                # Scopes of a later phase that match nothing are found now, not then.
-                plan_of(one)
                 self.progress.say(one.describe(len(self.phases)))
         target = Target(labels, self.classes, self.class_weights)
         return bound, build_training_step(built, target, phase, bound.trainable_variables, config)
@@ -272,7 +255,7 @@ class Trainer:
                     )
                     task.note(f"loss {self.loss:.3f}, {rate_seen:.0f} pictures/s")
                 task.advance()
-                if evaluates or now - saved_at >= SAVE_SECONDS:
+                if evaluates or now - saved_at >= self.config.save_seconds:
                     self.saver.save(session, step)
                     saved_at = time.monotonic()
                 if evaluates:

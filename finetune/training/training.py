@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 from pathlib import Path
 
 from checkpoints.errors import DataError, RunError, listed
@@ -11,14 +12,16 @@ from finetune.config import TrainConfig
 from finetune.datasets.dataset import is_dataset_directory, read_dataset
 from finetune.datasets.labels import check_labels
 from finetune.evaluating.multi_label import refuse_options
+from finetune.planning import refuse_unknown_scopes
 from finetune.report import write_report
 from finetune.run import Run, read_json
 from finetune.training.checkpointing import clear_leftovers, require_whole
+from finetune.training.graph import head_of
 from finetune.training.result import RunResult
 from finetune.training.run_lock import LOCK, run_lock
 from finetune.training.trainer import Trainer
 from finetune.training_data import built_beside, find_dataset
-from finetune.weights import find_weights
+from finetune.weights import Weights, find_weights
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a full disk, a quota and a limit on the size of files are called."""
@@ -81,7 +84,13 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
     else:
         _refuse_other_files(run)
 
-    dataset = find_dataset(config.data, built_beside(run.directory), progress=progress)
+    weights_found = functools.cache(lambda: _find_weights(config, progress))
+    dataset = find_dataset(
+        config.data,
+        built_beside(run.directory),
+        before_building=weights_found,
+        progress=progress,
+    )
     training = dataset.splits.get("train")
     if training is None or training.count == 0:
         raise DataError(
@@ -109,11 +118,26 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
             f"{run.directory} is at step {run.step()}, beyond the {steps} steps asked for.",
             next_step="Ask for more --steps or --epochs.",
         )
-    weights = find_weights(config.net, config.checkpoint, config.net_options, progress=progress)
-    result = Trainer(run, config, dataset, weights, steps, progress).train()
+    result = Trainer(run, config, dataset, weights_found(), steps, progress).train()
     write_report(run.directory, progress=progress)
     run.write_end(result.step)
     return result
+
+
+def _find_weights(config: TrainConfig, progress: Progress) -> Weights:
+    """The net and what it starts from, once the scopes that were named are known to be there."""
+    weights = find_weights(config.net, config.checkpoint, config.net_options, progress=progress)
+    if not config.resume:
+        refuse_unknown_scopes(
+            weights,
+            config.trainable,
+            config.unfreeze_at,
+            config.exclude,
+            head_of(config),
+            config.image_size,
+            progress=progress,
+        )
+    return weights
 
 
 def _refuse_other_files(run: Run) -> None:

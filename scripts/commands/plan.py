@@ -9,6 +9,7 @@ import click
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import PlanError
 from scripts.output import Output
+from scripts.training_options import given_options, partition_options
 from scripts.verb import names_option, option_group, verb
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from checkpoints.plan import Plan
 
 
-PREPROCESSINGS = ("inception", "vgg", "lenet", "cifar", "none")
+PREPROCESSINGS = ("inception", "vgg", "lenet", "cifar", "grey", "none")
 
 
 plan_options = option_group(
@@ -39,7 +40,8 @@ plan_options = option_group(
     click.option(
         "--preprocessing",
         type=click.Choice(PREPROCESSINGS),
-        help="Of a net from a file or function. Default: as the file says, else inception.",
+        help="How pictures become the input. Default: as the weights want it; of a net from a file "
+        "as it says, else inception.",
     ),
     click.option(
         "--checkpoint",
@@ -72,21 +74,29 @@ plan_options = option_group(
 """The options that say which net starts from what: plan and train share them."""
 
 
-@verb("plan", example="slimtune plan --net inception_v3_sample --checkpoint sample --classes 5")
+@verb(
+    "plan",
+    example="slimtune plan --net inception_v3_sample --checkpoint sample --classes 5\n"
+    "slimtune plan --checkpoint sample --classes 5 --hidden 64 --unfreeze-at 1000:all",
+)
 @plan_options
+@partition_options
 @click.option("--classes", type=click.IntRange(2), required=True, help="Classes of the new head.")
 @click.option("--all", "every", is_flag=True, help="A row a variable instead of a row a scope.")
-def command(output: Output, classes: int, every: bool, **options: Any) -> None:
+def command(output: Output, classes: int, every: bool, recipe: str | None, **options: Any) -> None:
     """Show what train would do, without doing it.
 
     Every variable of the net is frozen or trainable, restored or initialised; entries of the
-    checkpoint that nothing takes are listed with the reason.
+    checkpoint that nothing takes are listed with the reason. With --unfreeze-at it is the first
+    phase, and what each later one begins to train.
     """
     from finetune.planning import plan
 
-    options["exclude"] = options["exclude"] or None
+    asked = {
+        name: value for name, value in given_options(recipe, options).items() if name in options
+    }
     with output.task("Planning", None):
-        made = plan(classes=classes, progress=output, **options)
+        made = plan(classes=classes, progress=output, **asked)
     value = made.as_json()
     try:
         made.require_sound()
@@ -96,7 +106,9 @@ def command(output: Output, classes: int, every: bool, **options: Any) -> None:
             raise click.exceptions.Exit(1) from error
         raise
     output.result(value, *plan_renderables(made, every))
-    output.next(f"slimtune train DATA --run RUN {_as_typed(options)}".rstrip())
+    output.next(
+        f"slimtune train DATA --run RUN {_as_typed({**options, 'recipe': recipe})}".rstrip()
+    )
 
 
 def _as_typed(options: dict[str, Any]) -> str:
@@ -120,35 +132,34 @@ def plan_renderables(made: Plan, every: bool = False) -> list[Table | str]:
         table.add_column(heading, justify="right")
     for row in _variable_rows(made) if every else _scope_rows(made):
         table.add_row(*row)
-    totals = made.totals()
-    lines = [
-        f"{totals['variables']} variables, {totals['parameters']:,} parameters: "
-        f"{totals['restored']} restored from {made.checkpoint or 'nothing'}, "
-        f"{totals['initialised']} initialised; {totals['trainable_parameters']:,} parameters "
-        "are trained."
-    ]
-    reasons: dict[str, list[str]] = {}
-    for unused in made.unused:
-        reasons.setdefault(unused.reason, []).append(unused.name)
-    for reason, names in reasons.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        lines.append(f"Left out, {reason}: {', '.join(names[:3])}{more}")
-    return [table, *lines, *(f"Note: {note}" for note in made.notes)]
+    return [table, *made.lines()]
 
 
 def _variable_rows(made: Plan) -> list[tuple[str, ...]]:
+    states = _states(made)
     return [
-        (v.name, v.state, v.origin, "x".join(map(str, v.shape)) or "scalar") for v in made.variables
+        (v.name, states[v.name], v.origin, "x".join(map(str, v.shape)) or "scalar")
+        for v in made.variables
     ]
 
 
 def _scope_rows(made: Plan) -> list[tuple[str, ...]]:
     """Neighbouring variables of one second-level scope in the same state are one row."""
+    states = _states(made)
     groups: dict[tuple[str, str, str], list[int]] = {}
     for variable in made.variables:
         scope = "/".join(variable.name.split("/")[:2])
-        groups.setdefault((scope, variable.state, variable.origin), []).append(variable.parameters)
+        row = (scope, states[variable.name], variable.origin)
+        groups.setdefault(row, []).append(variable.parameters)
     return [
         (scope, state, origin, str(len(sizes)), f"{sum(sizes):,}")
         for (scope, state, origin), sizes in groups.items()
     ]
+
+
+def _states(made: Plan) -> dict[str, str]:
+    """Name of a variable -> frozen, trainable, or frozen until a later phase."""
+    states = {variable.name: str(variable.state) for variable in made.variables}
+    for phase in made.phases[1:]:
+        states |= dict.fromkeys(phase.variables, f"frozen until phase {phase.number}")
+    return states

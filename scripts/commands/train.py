@@ -11,10 +11,11 @@ from checkpoints.command_lines import shell_words
 from scripts.commands.plan import plan_options
 from scripts.output import Output
 from scripts.training_options import (
-    RECIPES,
     course_options,
     feature_options,
+    given_options,
     head_options,
+    partition_options,
     rate_options,
     unfreeze_options,
 )
@@ -29,6 +30,7 @@ from scripts.verb import verb
 @click.argument("data", type=click.Path())
 @click.option("--run", required=True, type=click.Path(), metavar="DIR", help="The run directory.")
 @plan_options
+@partition_options
 @click.option("--steps", type=int, metavar="N", help="Steps of the whole run.")
 @click.option("--epochs", type=int, metavar="N", help="Or how often each picture is shown; 10.")
 @click.option("--batch-size", type=int, metavar="N", help="Pictures a step; 32.")
@@ -38,11 +40,6 @@ from scripts.verb import verb
 @feature_options
 @click.option("--seed", type=int, metavar="N", help="Of initial values, order, distortion; 0.")
 @course_options
-@click.option(
-    "--recipe",
-    type=click.Choice(RECIPES),
-    help="Options of a published recipe, for those not given; see docs/recipes.md.",
-)
 @click.option("--resume", is_flag=True, help="Go on with an unfinished run.")
 @click.option("--overwrite", is_flag=True, help="Start again.")
 def command(output: Output, recipe: str | None, **options: Any) -> None:
@@ -53,13 +50,9 @@ def command(output: Output, recipe: str | None, **options: Any) -> None:
     features are stored for all epochs and later runs.
     """
     from finetune.config import TrainConfig
-    from finetune.training.recipes import with_recipe
     from finetune.training.training import train
 
-    given = {name: value for name, value in options.items() if value not in (None, ())}
-    if "hidden" in given:
-        given["hidden"] = tuple(map(_number, given["hidden"]))
-    result = train(TrainConfig(**with_recipe(recipe, given)), progress=output)
+    result = train(TrainConfig(**given_options(recipe, options)), progress=output)
     lines = [f"{result.run}: step {result.step}."]
     if result.accuracy is not None:
         lines.append(f"Validation accuracy {result.accuracy:.1%}.")
@@ -70,8 +63,3 @@ def command(output: Output, recipe: str | None, **options: Any) -> None:
         shell_words("slimtune", "evaluate", Path(result.run), Path(options["data"])),
         shell_words("slimtune", "convert", Path(result.run), "model.pb"),
     )
-
-
-def _number(text: str) -> int | str:
-    """A number where it is one; what is none is refused with the other options."""
-    return int(text) if text.isdecimal() else text

@@ -5,7 +5,7 @@ import pytest
 
 import checkpoints
 import exporters
-from checkpoints.errors import NotFoundError, PlanError
+from checkpoints.errors import NotFoundError, PlanError, UsageError
 from exporters.runtime import GraphRunner, load_tensorflow
 from finetune import partition, plan
 
@@ -78,6 +78,7 @@ def test_the_recipe_in_a_loop_of_ones_own(v1, saved, use_resource, tmp_path):
 
 
 def test_initialising_after_restoring_is_found_out(v1, saved):
+    """Case R6."""
     with v1.Graph().as_default(), v1.Session() as session:
         build(v1, 5, True)
         bound = partition(v1.global_variables(), saved, trainable=["head"], exclude=["head"])
@@ -155,3 +156,77 @@ def test_a_word_that_is_neither_a_file_nor_a_name_gets_the_names(tiny_net, tmp_p
     with pytest.raises(NotFoundError, match="neither a file here nor a published name") as caught:
         plan(net="tiny", classes=3, checkpoint="inceptoin_v3")
     assert "inception_v3" in caught.value.expected
+
+
+def test_hidden_layers_are_variables_of_the_head(tiny_checkpoint):
+    made = plan(net="tiny", classes=3, checkpoint=str(tiny_checkpoint), hidden=(5, 4))
+    hidden = {v.name: v for v in made.variables if "/Hidden_" in v.name}
+    assert {name: v.shape for name, v in hidden.items()} == {
+        "Tiny/Logits/Hidden_1/weights": (1, 1, 16, 5),
+        "Tiny/Logits/Hidden_1/biases": (5,),
+        "Tiny/Logits/Hidden_2/weights": (1, 1, 5, 4),
+        "Tiny/Logits/Hidden_2/biases": (4,),
+    }
+    assert {(v.state, v.origin) for v in hidden.values()} == {("trainable", "initialised")}
+    made.require_sound()
+
+
+def test_each_phase_says_what_begins_to_train(tiny_checkpoint):
+    made = plan(
+        net="tiny",
+        classes=3,
+        checkpoint=str(tiny_checkpoint),
+        unfreeze_at=("9e:all", "5e:Tiny/Conv2d_10"),
+    )
+    assert made.trainable == ("Tiny/Logits",)
+    assert [(phase.begins, phase.scopes) for phase in made.phases] == [
+        ("step 1", ("Tiny/Logits",)),
+        ("epoch 6", ("Tiny/Conv2d_10",)),
+        ("epoch 10", ("Tiny",)),
+    ]
+    assert made.phases[1].variables == (
+        "Tiny/Conv2d_10/weights",
+        "Tiny/Conv2d_10/BatchNorm/beta",
+        "Tiny/Conv2d_10/BatchNorm/moving_mean",
+        "Tiny/Conv2d_10/BatchNorm/moving_variance",
+    )
+    assert made.phases[1].parameters == 3 * 3 * 8 * 16 + 16
+    names = [name for phase in made.phases for name in phase.variables]
+    assert sorted(names) == sorted(variable.name for variable in made.variables)
+    assert made.lines()[-3:] == [
+        "Phase 1 of 3, from step 1 on, trains Tiny/Logits: 2 variables, 51 parameters.",
+        "Phase 2 of 3, from epoch 6 on, also trains Tiny/Conv2d_10: 4 more variables, "
+        "1,168 more parameters.",
+        "Phase 3 of 3, from epoch 10 on, also trains Tiny: 6 more variables, 251 more parameters.",
+    ]
+    assert made.as_json()["phases"][1]["scopes"] == ("Tiny/Conv2d_10",)
+
+
+def test_steps_among_epochs_are_noted(tiny_checkpoint):
+    made = plan(
+        net="tiny",
+        classes=3,
+        checkpoint=str(tiny_checkpoint),
+        unfreeze_at=("5:Tiny/Conv2d_10", "3e:Tiny/Conv2d_1"),
+    )
+    assert [phase.begins for phase in made.phases] == ["step 1", "step 6", "epoch 4"]
+    assert made.notes[-1].startswith("steps and epochs in --unfreeze-at")
+
+
+def test_a_misspelled_scope_of_a_later_phase_names_its_option(tiny_checkpoint):
+    with pytest.raises(PlanError, match="--unfreeze-at names a scope without a variable") as caught:
+        plan(
+            net="tiny", classes=3, checkpoint=str(tiny_checkpoint), unfreeze_at=("5:Tiny/Conv_10",)
+        )
+    assert "Tiny/Conv2d_10" in caught.value.message
+    assert caught.value.received == "Tiny/Logits, Tiny/Conv_10"
+
+
+def test_options_of_a_plan_are_checked_together(tiny_net):
+    with pytest.raises(UsageError) as caught:
+        plan(net="tiny", classes=3, checkpoint="none", hidden=("x",), unfreeze_at=("soon:all",))
+    assert caught.value.message == (
+        "The options do not fit:\n"
+        "  --hidden: expected whole numbers from 1, received ('x',)\n"
+        "  --unfreeze-at: expected STEP:SCOPE,... or EPOCHe:SCOPE,..., received ('soon:all',)"
+    )

@@ -2,19 +2,11 @@ import pytest
 
 from checkpoints.errors import UsageError
 from finetune.config import TrainConfig
-from finetune.training.phases import Stage, fitting_decay, make_phases, read_stages
+from finetune.training.phases import fitting_decay, make_phases
 
 
 def phases(net, steps=100, pictures=320, **options):
     return make_phases(TrainConfig(data="d", run="r", **options), net, steps, pictures)
-
-
-def test_stages_are_read_with_steps_and_epochs_as_they_are_typed():
-    texts = ("100:Net/A", "Net/B", "3e: Net/C", "100:Net/D")
-    assert read_stages(texts, 10) == [
-        Stage(30, ("Net/C",)),
-        Stage(100, ("Net/A", "Net/B", "Net/D")),
-    ]
 
 
 def test_a_run_without_stages_has_one_phase(tiny_net):

@@ -11,8 +11,10 @@ from PIL import Image
 import checkpoints
 from checkpoints.errors import CheckpointError, DataError, PlanError, RunError
 from exporters.runtime import load_tensorflow
-from finetune import TrainConfig, evaluate, train
+from finetune import TrainConfig, evaluate, plan, train
+from finetune.planning import refuse_unknown_scopes
 from finetune.run import Run
+from finetune.weights import find_weights
 
 pytestmark = pytest.mark.tensorflow
 
@@ -91,6 +93,7 @@ def test_going_on_equals_not_stopping(colours, tmp_path, tiny_checkpoint):
 
 
 def test_a_finished_run_says_so_and_how_to_go_on(colours, run, tiny_net, heard):
+    """Case R7."""
     train(config(colours, run, checkpoint="none"))
     before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
     result = train(config(colours, run, checkpoint="none"), progress=heard)
@@ -321,11 +324,58 @@ def test_a_damaged_checkpoint_is_told_before_going_on(colours, run, tiny_net):
     assert "Start again with --overwrite" in caught.value.next_step
 
 
-def test_a_misspelled_scope_is_told_before_the_net_is_built(
-    colours, run, tiny_checkpoint, monkeypatch
+MISSPELLED = {
+    "trainable": ({"trainable": ("Tiny/Logits", "Tiny/Conv2d_2")}, "--trainable"),
+    "in a head": ({"trainable": ("Tiny/Logits/fcc",)}, "--trainable"),
+    "unfreeze-at": ({"unfreeze_at": ("1:Tiny/Conv2d_2",)}, "--unfreeze-at"),
+    "exclude": ({"exclude": ("Tiny/AuxLogit", "Tiny/Logits")}, "--exclude"),
+}
+
+
+@pytest.mark.parametrize("checkpoint", ["none", "tiny"])
+@pytest.mark.parametrize(("options", "option"), MISSPELLED.values(), ids=MISSPELLED)
+def test_a_misspelled_scope_is_told_before_pictures_are_read(
+    colour_pictures, run, tiny_checkpoint, monkeypatch, checkpoint, options, option
 ):
+    monkeypatch.setattr("finetune.training_data.build", None)
     monkeypatch.setattr("finetune.training.trainer.build_training_net", None)
-    with pytest.raises(PlanError, match="--trainable names a scope") as caught:
-        train(config(colours, run, checkpoint=str(tiny_checkpoint), trainable=("Tiny/Conv2d_2",)))
-    assert "Tiny/Conv2d_1" in caught.value.message
-    assert not run.exists()
+    checkpoint = str(tiny_checkpoint) if checkpoint == "tiny" else checkpoint
+    with pytest.raises(PlanError, match=f"{option} names a scope without a variable") as caught:
+        train(config(colour_pictures, run, checkpoint=checkpoint, **options))
+    near = {"--exclude": "Tiny/AuxLogits"}.get(option, "Tiny/Conv2d_1")
+    assert ("Tiny/Logits/fc" if "fcc" in str(options) else near) in caught.value.message
+    assert [path.name for path in run.parent.iterdir()] == ["weights"]
+
+
+def test_scopes_that_the_checkpoint_has_are_known_without_building_the_net(
+    tiny_checkpoint, monkeypatch
+):
+    monkeypatch.setattr("finetune.nets.inference_graph", None)
+    weights = find_weights("tiny", str(tiny_checkpoint))
+    refuse_unknown_scopes(
+        weights, ("heads", "Tiny/Conv2d_10"), ("3:Tiny/Conv2d_1", "all"), ("Tiny/Logits",)
+    )
+
+
+def test_what_train_says_of_its_plan_is_what_plan_says(colours, run, tiny_checkpoint, heard):
+    options = {
+        "net": "tiny",
+        "checkpoint": str(tiny_checkpoint),
+        "hidden": (5,),
+        "unfreeze_at": ("1:Tiny/Conv2d_10",),
+    }
+    train(config(colours, run, **options), progress=heard)
+    made = plan(classes=3, **options)
+    first, *more = made.lines()
+    place = heard.said.index(f"tiny: {first}")
+    assert heard.said[place + 1 : place + 1 + len(more)] == more
+    assert more[-1] == (
+        "Phase 2 of 2, from step 2 on, also trains Tiny/Conv2d_10: 4 more variables, "
+        "1,168 more parameters."
+    )
+    stored = json.loads((run / "plan.json").read_text())["phases"]
+    assert [(phase["first"], phase["last"], phase["begins"]) for phase in stored] == [
+        (0, 1, "step 1"),
+        (1, 2, "step 2"),
+    ]
+    assert [phase["scopes"] for phase in stored] == [["Tiny/Logits"], ["Tiny/Conv2d_10"]]
