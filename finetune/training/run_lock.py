@@ -12,8 +12,9 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from checkpoints.cache import is_at
 from checkpoints.errors import RunError
@@ -21,6 +22,31 @@ from checkpoints.progress import Progress
 from checkpoints.temporary_names import is_alive
 
 LOCK = "train.lock"
+
+_LATEST = 1e15
+"""Seconds since 1970 beyond which no clock goes; NaN is not below it either."""
+
+_MOST_PROCESSES = 1 << 31
+"""No system numbers a process so high."""
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """What the lock file says."""
+
+    process: int
+    host: str
+    since: float
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}"
+
+    @property
+    def age(self) -> str:
+        """How long ago it took the lock."""
+        minutes, seconds = divmod(max(0, int(time.time() - self.since)), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
 @contextmanager
@@ -41,7 +67,7 @@ def run_lock(directory: Path, progress: Progress) -> Iterator[None]:
     try:
         left = _read(path)
         if left:
-            progress.say(f"Took over the lock of {_named(left)}, which was killed or crashed.")
+            progress.say(f"Took over the lock of {left}, which was killed or crashed.")
         _write(file)
         yield
     finally:
@@ -77,53 +103,37 @@ def _acquire(path: Path) -> IO[bytes]:
 def _refuse_living(path: Path) -> None:
     """Without the system's locks: refuses where the process named in the file may still run."""
     owner = _read(path)
-    if not owner:
+    if owner is None:
         return
-    if owner.get("host") != socket.gethostname():
-        raise _in_use(path)
-    try:
-        lives = is_alive(int(owner.get("process", 0)))
-    except (ValueError, OverflowError):
-        return
-    if lives:
+    if owner.host != socket.gethostname() or is_alive(owner.process):
         raise _in_use(path)
 
 
 def _in_use(path: Path) -> RunError:
     owner = _read(path)
-    who = _named(owner) if owner else "another process"
     return RunError(
-        f"{path.parent} is in use: {who} trains there.",
+        f"{path.parent} is in use: {owner or 'another process'} trains there.",
         expected="one trainer at a time in a run directory",
-        received=f"the lock {path.name}" + (f", {_age(owner)} old" if _age(owner) else ""),
+        received=f"the lock {path.name}" + (f", {owner.age} old" if owner else ""),
         next_step="Wait for it, end it, or name another --run.",
     )
 
 
-def _named(owner: dict[str, Any]) -> str:
-    return f"process {owner.get('process', '?')} on {owner.get('host', '?')}"
-
-
-def _age(owner: dict[str, Any]) -> str:
-    since = owner.get("since")
-    if not isinstance(since, (int, float)):
-        return ""
-    minutes, seconds = divmod(max(0, int(time.time() - since)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> _Owner | None:
+    """Whom the file names; None where it is not what `_write` writes."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        owner = _Owner(found["process"], found["host"], found["since"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_number = isinstance(owner.since, (int, float)) and abs(owner.since) < _LATEST
+    is_process = type(owner.process) is int and 0 < owner.process < _MOST_PROCESSES
+    return owner if is_number and is_process and isinstance(owner.host, str) else None
 
 
 def _write(file: IO[bytes]) -> None:
-    owner = {"process": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+    owner = _Owner(os.getpid(), socket.gethostname(), time.time())
     file.seek(0)
     file.truncate()
-    file.write(json.dumps(owner).encode("utf-8"))
+    file.write(json.dumps(asdict(owner)).encode("utf-8"))
     file.flush()

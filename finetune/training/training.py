@@ -16,6 +16,7 @@ from finetune.planning import refuse_unknown_scopes
 from finetune.report import write_report
 from finetune.run import Run, read_json
 from finetune.training.checkpointing import clear_leftovers, require_whole
+from finetune.training.cluster import VARIABLE, read_task
 from finetune.training.graph import head_of
 from finetune.training.result import RunResult
 from finetune.training.run_lock import LOCK, run_lock
@@ -32,12 +33,15 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
 
     Raises:
       RunError: the directory holds an unfinished run, or a finished one with other options, or
-        something else, or somebody trains there; or the disk is full.
+        something else, or somebody trains there; or the disk is full; or this process is a task
+        of a cluster that is not its chief.
       CheckpointError: the checkpoint to go on from is damaged.
       PlanError: net and checkpoint do not fit, or a scope matches nothing.
       DataError: labels and classes do not fit, or there is nothing to train on.
-      UsageError: an option needs one class a picture, and pictures have several.
+      UsageError: an option needs one class a picture, and pictures have several; or TF_CONFIG is
+        broken.
     """
+    _require_chief()
     run = Run(Path(config.run))
     if config.resume and not run.exists():
         raise RunError(
@@ -56,6 +60,20 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
                 received=error.strerror,
                 next_step=f"Make room on the disk; --resume then goes on from step {run.step()}.",
             ) from error
+
+
+def _require_chief() -> None:
+    """In a cluster the run and its lock belong to the chief; other tasks write nothing."""
+    task = read_task()
+    if task is not None and not task.is_chief:
+        raise RunError(
+            f"This is {task.type} {task.index} of the cluster in {VARIABLE}: a run is trained by one "
+            "process, and belongs to the chief.",
+            expected="the task chief, or worker 0 where there is no chief",
+            received=f"{task.type} {task.index}",
+            next_step="Start train in the chief alone; slimtune evaluate RUN DATA --watch is the "
+            "evaluator.",
+        )
 
 
 def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:

@@ -1,13 +1,17 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from checkpoints.errors import RunError
+from finetune.training import run_lock as run_lock_module
 from finetune.training.run_lock import LOCK, run_lock
+
+HOST = socket.gethostname()
 
 HOLD = """
 import sys
@@ -89,3 +93,45 @@ def test_a_lock_file_of_somebody_else_is_written_over(tmp_path, heard):
     with run_lock(tmp_path, heard):
         assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
     assert heard.said == []
+
+
+ODD = {
+    "no JSON": "{",
+    "list": "[1]",
+    "number": "5",
+    "null": "null",
+    "deep": "[" * 100_000,
+    "empty": "{}",
+    "no host": json.dumps({"process": 1, "since": 0}),
+    "list for a process": json.dumps({"process": [], "host": HOST, "since": 0}),
+    "text for a process": json.dumps({"process": "1", "host": HOST, "since": 0}),
+    "truth for a process": json.dumps({"process": True, "host": HOST, "since": 0}),
+    "process group": json.dumps({"process": 0, "host": HOST, "since": 0}),
+    "all processes": json.dumps({"process": -1, "host": HOST, "since": 0}),
+    "no process has it": json.dumps({"process": 10**30, "host": HOST, "since": 0}),
+    "number for a host": json.dumps({"process": 1, "host": 5, "since": 0}),
+    "text for a time": json.dumps({"process": 1, "host": HOST, "since": "today"}),
+    "no number": json.dumps({"process": 1, "host": HOST, "since": float("nan")}),
+    "infinity": json.dumps({"process": 1, "host": HOST, "since": float("inf")}),
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_without_the_systems_locks_odd_contents_name_nobody(tmp_path, text):
+    (tmp_path / LOCK).write_text(text)
+    run_lock_module._refuse_living(tmp_path / LOCK)
+    error = run_lock_module._in_use(tmp_path / LOCK)
+    assert error.message == f"{tmp_path} is in use: another process trains there."
+    assert error.received == "the lock train.lock"
+
+
+def test_without_the_systems_locks_the_living_and_those_elsewhere_are_refused(tmp_path):
+    path = tmp_path / LOCK
+    for process, host in ((os.getpid(), HOST), (1, "another.example")):
+        path.write_text(json.dumps({"process": process, "host": host, "since": 0}))
+        with pytest.raises(RunError, match=f"process {process} on {host} trains there"):
+            run_lock_module._refuse_living(path)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    path.write_text(json.dumps({"process": ended.pid, "host": HOST, "since": 0}))
+    run_lock_module._refuse_living(path)
