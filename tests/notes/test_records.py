@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from checkpoints.errors import DataError
 from finetune import data
@@ -139,6 +141,58 @@ def test_batched_reading(tf, records, dataset):
         decoded.append(as_pairs(images[..., 0], [names[label] for label in labels]))
     assert [len(batch) for batch in plain] == [len(batch) for batch in decoded] == [5, 5, 2]
     assert sorted(itertools.chain(*plain)) == sorted(itertools.chain(*decoded))
+
+
+def png(level):
+    buffer = io.BytesIO()
+    Image.new("RGB", (5, 4), (level, 2 * level, 3 * level)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_whole_files(tf, tmp_path):
+    """WholeFileReader: a file a record, its bytes as they are, its class the folder's name."""
+    for place, name in enumerate(["daisy", "rose", "daisy"]):
+        (tmp_path / "pictures" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "pictures" / name / f"{place}.png").write_bytes(png(10 * place))
+    built = data.build(tmp_path / "pictures", tmp_path / "out", val=0)
+    (split,) = read_dataset(built.path).splits.values()
+    found = {}
+    for shard in split.shards:
+        for record in map(data.parse_example, data.read_records(shard.path)):
+            name = record["image/filename"][0].decode()
+            found[name] = record["image/encoded"][0], record["image/class/text"][0].decode()
+    files = tf.data.Dataset.list_files(str(tmp_path / "pictures/*/*.png"))
+    by_tensorflow = {
+        "/".join(path.numpy().decode().split("/")[-2:]): tf.io.read_file(path).numpy()
+        for path in files
+    }
+    assert found == {name: (file, name.split("/")[0]) for name, file in by_tensorflow.items()}
+    assert len(found) == 3
+
+
+def test_shards_of_flowers_as_tf_slim_has_them(tmp_path):
+    """The third layout: splits train and validation in five shards, classes as 0:daisy in labels.txt."""
+    for split, first in (("train", 10), ("validation", 60)):
+        for shard in range(5):
+            example = data.make_example(
+                {
+                    "image/encoded": png(first + shard),
+                    "image/format": b"png",
+                    "image/class/label": shard % 2,
+                    "image/height": 4,
+                    "image/width": 5,
+                }
+            )
+            path = tmp_path / f"flowers_{split}_{shard:05d}-of-00005.tfrecord"
+            data.write_records(path, [example])
+    (tmp_path / "labels.txt").write_text("0:daisy\n1:dandelion\n")
+    assert read_dataset(tmp_path).classes == ("daisy", "dandelion")
+    for split, first in (("train", 10), ("validation", 60)):
+        pairs = [(image.numpy(), int(label)) for image, label in data.load(tmp_path, split)]
+        assert [label for _, label in pairs] == [0, 1, 0, 1, 0]
+        levels = [first, first + 1, first + 2, first + 3, first + 4]
+        assert [image[0, 0].tolist() for image, _ in pairs] == [[n, 2 * n, 3 * n] for n in levels]
+        assert {image.shape for image, _ in pairs} == {(4, 5, 3)}
 
 
 def test_epochs_are_shuffled_whole(dataset):
