@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
+import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from checkpoints.errors import RunError
 from checkpoints.progress import SILENT, Progress
-from finetune.datasets.build import build
+from finetune.datasets.build import ORIGIN_FILE, build
 from finetune.datasets.dataset import Dataset, is_dataset_directory, read_dataset
 from finetune.run import Run
 
@@ -25,21 +30,105 @@ def find_dataset(
 ) -> Dataset:
     """Opens DATA; pictures of any other source are built into a dataset first.
 
+    A dataset that was built before is taken as long as the files are what they were, and is built
+    again where they are not.
+
     Args:
       data: a dataset directory (ours or TF-Slim's), class folders of pictures, or a directory
         of another source (finetune/datasets/sources/).
       built: where a dataset is built from pictures, or was built before.
       before_building: called before pictures are read, for what else may be found wrong.
       progress: where the building is told.
+
+    Raises:
+      RunError: a dataset that somebody else built lies in the place of `built`.
     """
     data = Path(data)
     if not data.is_dir() or is_dataset_directory(data):
         return _told(read_dataset(data), progress)
-    if not is_dataset_directory(built):
-        before_building()
+    files = _files_of(data)
+    is_there = is_dataset_directory(built)
+    if is_there:
+        before = _require_origin(built, data)
+        if before == files:
+            return read_dataset(built)
+        progress.say(
+            f"{data} is not what {built} was built of ({_difference(before, files)}): building it "
+            "again."
+        )
+    else:
         progress.say(f"{data} is no dataset yet: building {built} of it.")
-        build(data, built, progress=progress)
+    before_building()
+    build(data, built, overwrite=is_there, origin=files, progress=progress)
     return read_dataset(built)
+
+
+def has_changed(data: Path, built: Path) -> bool:
+    """Whether a folder of pictures is known to be no more what a dataset was built of."""
+    origin = _read_origin(built)
+    return data.is_dir() and origin is not None and origin != _files_of(data)
+
+
+def _files_of(folder: Path) -> dict[str, Any]:
+    """What origin.json says of a folder: how many files it has, and a digest of their names, sizes and times.
+
+    Hidden files do not count. Links to folders are followed, each folder once.
+    """
+    lines: list[bytes] = []
+    waiting, seen = [folder], set()
+    while waiting:
+        directory = waiting.pop()
+        try:
+            status = directory.stat()
+            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        except OSError:  # the build names it
+            continue
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            with suppress(OSError):
+                if entry.is_dir():
+                    waiting.append(Path(entry.path))
+                    continue
+                found = entry.stat()
+                name = os.fsencode(os.path.relpath(entry.path, folder))
+                lines.append(b"%s\0%d\0%d\n" % (name, found.st_size, found.st_mtime_ns))
+    digest = hashlib.sha256(b"".join(sorted(lines))).hexdigest()
+    return {"files": len(lines), "digest": f"sha256:{digest}"}
+
+
+def _read_origin(built: Path) -> Any:
+    """What origin.json says; None where there is none."""
+    try:
+        return json.loads((built / ORIGIN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _require_origin(built: Path, data: Path) -> Any:
+    """As `_read_origin`, of a dataset that training built.
+
+    Raises:
+      RunError: somebody else built it, so that nobody knows of what, and it is not replaced.
+    """
+    origin = _read_origin(built)
+    if not isinstance(origin, dict):
+        raise RunError(
+            f"{built} is a dataset that train did not build: of which pictures it is nobody knows.",
+            expected=f"the dataset that train built of {data}, with {ORIGIN_FILE} in it, or nothing",
+            received=f"a dataset without {ORIGIN_FILE}",
+            next_step=f"Name {built} as DATA to train on it, or move it away, or name another --run.",
+        )
+    return origin
+
+
+def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    if before.get("files") != now["files"]:
+        return f"{before.get('files')} files then, {now['files']} now"
+    return "files of other names, sizes or times"
 
 
 def find_pictures(
@@ -58,6 +147,11 @@ def find_pictures(
     data = Path(data)
     trained_on = None if model is None else _trained_on(Path(model), data)
     if trained_on is not None:
+        if has_changed(data, trained_on):
+            progress.say(
+                f"Warning: {data} has changed since the run was trained on it; evaluated are the "
+                f"pictures that {trained_on} was built of."
+            )
         return read_dataset(trained_on)
     if not data.is_dir() or is_dataset_directory(data):
         return find_dataset(data, data, progress=progress)

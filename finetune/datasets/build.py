@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from checkpoints.errors import DataError, OutputExistsError, UsageError, listed
-from checkpoints.files import atomic_directory, refuse_existing
+from checkpoints.files import atomic_directory, refuse_existing, write_json
 from checkpoints.progress import SILENT, Progress
 from finetune.datasets.cleaned_pictures import CleanedPictures
 from finetune.datasets.cleaning import Cleaned, Rejected, clean_all
@@ -26,6 +27,7 @@ from finetune.datasets.sources import RejectedItem, Source, find_source
 from finetune.datasets.sources.names import similar_names
 from finetune.datasets.splits import find_duplicates
 
+ORIGIN_FILE = "origin.json"
 _SPOOL = "spool"
 
 
@@ -135,6 +137,7 @@ def build(
     depth: int = 1,
     manifest: Path | str | None = None,
     overwrite: bool = False,
+    origin: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> BuildResult:
     """Makes a dataset directory of a folder of class folders.
@@ -151,6 +154,7 @@ def build(
       depth: how many levels of folders make a class's name.
       manifest: CSV file of path, label and more (docs/formats/manifest.md), instead of folders.
       overwrite: replace `out`.
+      origin: what origin.json beside the shards shall say of the pictures; None: no such file.
       progress: where it tells how far it is.
 
     Raises:
@@ -174,6 +178,8 @@ def build(
         for file in spool.iterdir():
             file.unlink()
         spool.rmdir()
+        if origin is not None:
+            write_json(partial / ORIGIN_FILE, dict(origin))
     duplicates, repeated = find_duplicates(source, met.cleaned, written.splits)
     return BuildResult(
         path=out,

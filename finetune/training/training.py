@@ -21,7 +21,7 @@ from finetune.training.graph import head_of
 from finetune.training.result import RunResult
 from finetune.training.run_lock import LOCK, run_lock
 from finetune.training.trainer import Trainer
-from finetune.training_data import built_beside, find_dataset
+from finetune.training_data import built_beside, find_dataset, has_changed
 from finetune.weights import Weights, find_weights
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -185,6 +185,8 @@ def _refuse_other_options(run: Run, stored: TrainConfig, wanted: TrainConfig) ->
         )
     elif not is_same and ("" in hashes or not is_dataset_directory(Path(wanted.data))):
         refused.insert(0, f"DATA: the run has {stored.data}, received {wanted.data}")
+    elif is_same and has_changed(Path(stored.data), built_beside(run.directory)):
+        refused.insert(0, f"DATA: {stored.data} has changed since the run was trained on it")
     if refused:
         raise RunError(
             f"The run in {run.directory} is finished, and had other options:\n{listed(refused)}",

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
+import os
 import struct
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from checkpoints.errors import DataError
+from checkpoints.errors import DataError, RunError
 from exporters.runtime import load_tensorflow
 from finetune import TrainConfig, evaluate, predict, train
 from finetune.data import load
+from finetune.datasets.build import build
 from finetune.datasets.check import check
 from finetune.datasets.records import make_example, write_records
+from finetune.training_data import find_dataset, has_changed
 
 pytestmark = pytest.mark.tensorflow
 
@@ -136,3 +140,95 @@ def test_a_picture_that_is_turned_by_exif_is_turned_for_predict_as_well(tmp_path
     scores = [{entry["label"]: entry["probability"] for entry in f.classes} for f in found]
     turned, upright, lying = (np.array([s[name] for name in sorted(s)]) for s in scores)
     assert np.abs(turned - upright).max() < np.abs(lying - upright).max() / 5
+
+
+def write_pictures(folder, numbers, classes=3):
+    for number in numbers:
+        directory = folder / NAMES[number % classes]
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{number}.jpg").write_bytes(encode(number))
+    return folder
+
+
+def counts(dataset):
+    return sum(split.count for split in dataset.splits.values())
+
+
+def test_pictures_that_are_what_they_were_are_not_built_again(tmp_path, heard):
+    folder = write_pictures(tmp_path / "pictures", range(12))
+    built = tmp_path / "run-data"
+    first = find_dataset(folder, built, progress=heard)
+    before = (built / "dataset.json").stat().st_mtime_ns
+    (folder / ".DS_Store").write_text("no picture")
+    heard.said.clear()
+    assert find_dataset(folder, built, progress=heard) == first
+    assert find_dataset(tmp_path / "." / "pictures", built, progress=heard) == first
+    assert (built / "dataset.json").stat().st_mtime_ns == before
+    assert heard.said == []
+    assert json.loads((built / "origin.json").read_text())["files"] == 12
+
+
+def test_a_changed_folder_is_built_again_and_that_is_said(tmp_path, heard):
+    folder = write_pictures(tmp_path / "pictures", range(12))
+    built = tmp_path / "run-data"
+    first = find_dataset(folder, built)
+    write_pictures(folder, range(12, 15))
+    second = find_dataset(folder, built, progress=heard)
+    assert (counts(first), counts(second)) == (12, 15)
+    assert heard.said[0] == (
+        f"{folder} is not what {built} was built of (12 files then, 15 now): building it again."
+    )
+    os.utime(folder / "cat" / "0.jpg", (1, 1))
+    heard.said.clear()
+    third = find_dataset(folder, built, progress=heard)
+    assert "(files of other names, sizes or times)" in heard.said[0]
+    assert third.content_hash == second.content_hash
+
+
+def test_another_folder_is_built_in_the_place_of_the_first(tmp_path, heard):
+    built = tmp_path / "run-data"
+    find_dataset(write_pictures(tmp_path / "three", range(12)), built)
+    two = find_dataset(write_pictures(tmp_path / "two", range(12), classes=2), built)
+    assert two.classes == ("cat", "dog")
+    assert (built / "labels.txt").read_text() == "cat\ndog\n"
+
+
+def test_a_dataset_that_train_did_not_build_is_neither_used_nor_replaced(tmp_path):
+    folder = write_pictures(tmp_path / "pictures", range(12))
+    built = tmp_path / "run-data"
+    build(folder, built)
+    before = {path.name: path.read_bytes() for path in built.iterdir()}
+    with pytest.raises(RunError, match="is a dataset that train did not build") as caught:
+        find_dataset(folder, built)
+    assert caught.value.next_step.startswith(f"Name {built} as DATA to train on it")
+    assert {path.name: path.read_bytes() for path in built.iterdir()} == before
+
+
+def test_folders_that_lead_into_one_another_are_counted_once(tmp_path):
+    folder = write_pictures(tmp_path / "pictures", range(12))
+    elsewhere = write_pictures(tmp_path / "elsewhere", range(12, 18), classes=1)
+    (folder / "bird").symlink_to(elsewhere / "cat")
+    (folder / "dog" / "up").symlink_to(folder)
+    built = tmp_path / "run-data"
+    find_dataset(folder, built)
+    assert not has_changed(folder, built)
+    (elsewhere / "cat" / "12.jpg").unlink()
+    assert has_changed(folder, built)
+
+
+def test_a_run_that_is_begun_again_with_other_pictures_sees_them(tmp_path, tiny_net, heard):
+    folder = write_pictures(tmp_path / "pictures", range(24))
+    run = tmp_path / "run"
+    train(config(folder, run))
+    assert train(config(folder, run)).finished_before
+    write_pictures(folder, range(24, 30))
+    with pytest.raises(RunError) as caught:
+        train(config(folder, run))
+    assert f"DATA: {folder} has changed since the run was trained on it" in caught.value.message
+    evaluate(run, folder, split="train", progress=heard)
+    warning = f"Warning: {folder} has changed since the run was trained on it"
+    assert any(line.startswith(warning) for line in heard.said)
+    heard.said.clear()
+    train(config(folder, run, steps=3, resume=True), progress=heard)
+    assert any("24 files then, 30 now" in line for line in heard.said)
+    assert any("holds other pictures than the run was begun with" in line for line in heard.said)
