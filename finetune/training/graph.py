@@ -116,7 +116,7 @@ def build_training_step(
     )
     with tf.control_dependencies([*updates, accuracy]):
         done = apply_gradients(
-            functools.partial(make_optimizer, config.optimizer),
+            functools.partial(make_optimizer, config.optimizer, options=config.optimizer_options),
             learning_rate,
             list(zip(gradients, variables, strict=True)),
             factors,

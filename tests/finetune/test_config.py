@@ -20,7 +20,7 @@ def test_every_option_that_makes_no_sense_is_named_at_once():
         "  --batch-size: expected a whole number from 1, received -1\n"
         "  --decay-steps: expected a whole number from 1, received 0\n"
         "  --dropout: expected a share from 0, below 1, received 1.0\n"
-        "  --optimizer: expected one of adam, rmsprop, momentum, sgd, adagrad, ftrl, received 'adamw'\n"
+        "  --optimizer: expected one of adam, rmsprop, momentum, sgd, adagrad, adadelta, ftrl, received 'adamw'\n"
         "  --steps and --epochs: expected one of them, received both"
     )
     assert caught.value.exit_code == 2
@@ -28,6 +28,21 @@ def test_every_option_that_makes_no_sense_is_named_at_once():
         "--steps 0, --batch-size -1, --decay-steps 0, --dropout 1.0, --optimizer 'adamw', "
         "--steps 0 --epochs 3"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("momentum=0.9", "epsilon=x"), "expected NAME=NUMBER, ..., received"),
+        (("momentum",), "expected NAME=NUMBER, ..., received"),
+        (("epsilon=inf",), "expected NAME=NUMBER, ..., received"),
+        (("momentum=0.9",), "expected of adam beta1, beta2, epsilon, received momentum"),
+    ],
+)
+def test_settings_of_an_optimiser_are_numbers_and_its_own(options, said):
+    with pytest.raises(UsageError, match=f"--optimizer-options: {said}"):
+        config(optimizer="adam", optimizer_options=options)
+    assert config(optimizer="momentum", optimizer_options=("momentum=0.5",)).optimizer == "momentum"
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])

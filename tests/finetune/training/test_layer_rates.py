@@ -31,7 +31,7 @@ def test_a_scope_without_a_variable_is_refused_with_near_names():
     assert "Net/Block1" in caught.value.message
 
 
-def updated(name, factors, gradients=(1.0, 2.0, 3.0), steps=1):
+def updated(name, factors, gradients=(1.0, 2.0, 3.0), steps=1, options=()):
     """Three variables that began at 1 after steps with constant gradients, and the step."""
     tf = load_tensorflow()
     v1 = tf.compat.v1
@@ -40,7 +40,9 @@ def updated(name, factors, gradients=(1.0, 2.0, 3.0), steps=1):
         variables = [v1.get_variable(n, initializer=np.float32(1.0)) for n in "abc"]
         pairs = [(tf.constant(g), v) for g, v in zip(gradients, variables, strict=True)]
         rate = tf.constant(0.1)
-        done = apply_gradients(lambda rate: make_optimizer(name, rate), rate, pairs, factors, step)
+        done = apply_gradients(
+            lambda rate: make_optimizer(name, rate, options), rate, pairs, factors, step
+        )
         session.run([v.initializer for v in v1.global_variables()])
         for _ in range(steps):
             session.run(done)
@@ -69,6 +71,15 @@ def test_rmsprop_is_tf_slims():
         momentum = 0.9 * momentum + 0.1 * 1.0 / np.sqrt(squares + 1.0)
         expected -= momentum
     assert value == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.tensorflow
+def test_settings_of_an_optimiser_count():
+    (value, *_), _ = updated("adam", dict.fromkeys("abc", 1.0), options=("epsilon=1",))
+    # Adam's first step, with its epsilon as TensorFlow scales it: the moments are 0.1 and 0.001.
+    rate = 0.1 * np.sqrt(1 - 0.999) / (1 - 0.9)
+    assert value == pytest.approx(1 - rate * 0.1 / (np.sqrt(0.001) + 1), rel=1e-6)
+    assert make_optimizer("adadelta", 0.1, ("rho=0.5",)).get_name() == "Adadelta"
 
 
 @pytest.mark.tensorflow
