@@ -28,9 +28,10 @@ from exporters.runtime import GraphRunner
 from exporters.runtimes.fixed_batch import FixedBatchRunner
 from exporters.runtimes.runners import Runner, open_runner
 from finetune.foreign_graph import Description, describe_graph
+from finetune.nets.file_options import NetOptions
 from finetune.preprocessing import Preprocessing
 from finetune.run import PREFIX, Run, read_json
-from finetune.weights import find_weights
+from finetune.weights import NO_OPTIONS, find_weights
 
 GRAPH_SUFFIXES = (".pb", ".pbtxt")
 OTHER_SUFFIXES = (".onnx", ".tflite")
@@ -125,6 +126,7 @@ def open_model(
     model: str | Path,
     *,
     net: str | None = None,
+    options: NetOptions = NO_OPTIONS,
     description: Description | None = None,
     progress: Progress = SILENT,
 ) -> Model:
@@ -135,6 +137,7 @@ def open_model(
         .tflite file, a SavedModel's directory, or a checkpoint in any spelling or by its
         published name.
       net: the net of a checkpoint.
+      options: with net, the preprocessing and the image size, where they are not the usual ones.
       description: what a .pb or SavedModel of another program does not say itself.
       progress: where choices are told.
 
@@ -179,7 +182,7 @@ def open_model(
             expected="a run directory or a .pb, or --net with a checkpoint",
             next_step="Add --net NAME; slimtune nets lists them.",
         )
-    return _from_checkpoint(str(model), net, progress)
+    return _from_checkpoint(str(model), net, options, progress)
 
 
 def _is_own_checkpoint(path: Path) -> bool:
@@ -290,17 +293,17 @@ def _said_or_described(
     return describe_graph(graph, description, progress)
 
 
-def _from_checkpoint(checkpoint: str, net: str, progress: Progress) -> Model:
+def _from_checkpoint(checkpoint: str, net: str, options: NetOptions, progress: Progress) -> Model:
     from finetune.nets.build import inference_graph
     from finetune.signature import net_metadata, with_metadata
 
-    weights = find_weights(net, checkpoint, progress=progress)
+    weights = find_weights(net, checkpoint, options, progress=progress)
     published = weights.published
     with weights.open() as saved:
         if saved is None:
             raise UnsupportedError("A model needs a checkpoint.", received=checkpoint)
         classes = head_classes(weights.net, saved.variables, checkpoint)
-        size = weights.image_size
+        size = options.image_size or weights.image_size
         graph = inference_graph(weights.net, classes, size)
         metadata = net_metadata(
             graph,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import checkpoints
-from checkpoints.errors import DownloadError, NotFoundError, PlanError, UsageError
+from checkpoints.errors import DownloadError, NotFoundError, PlanError, UsageError, near_names
 from checkpoints.mapping import SavedVariables
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import (
@@ -24,6 +24,7 @@ from checkpoints.published import (
 from finetune.nets.file_options import NetOptions
 from finetune.nets.graph_net import is_graph_file, read_graph_net
 from finetune.nets.own_net import read_own_net
+from finetune.preprocessing import Preprocessing
 
 NO_OPTIONS = NetOptions()
 NONE = "none"
@@ -40,6 +41,7 @@ class Weights:
       path: a spelling that checkpoints.open takes, or None.
       published: the record of a published checkpoint, or None.
       values: the values by name, where they are the net's own, as of a net from a file.
+      asked: the preprocessing that was asked for in the place of the usual one, or None.
     """
 
     net: Net
@@ -47,6 +49,7 @@ class Weights:
     path: Path | None
     published: PublishedCheckpoint | None
     values: SavedVariables | None = None
+    asked: str | None = None
 
     @property
     def restored_from(self) -> Path | Mapping[str, Any] | None:
@@ -65,8 +68,8 @@ class Weights:
 
     @property
     def preprocessing(self) -> str:
-        """The preprocessing that the published weights want; else the net's own."""
-        return self._wants.preprocessing
+        """The one asked for; else what the published weights want; else the net's own."""
+        return self.asked or self._wants.preprocessing
 
     @property
     def _wants(self) -> Net | PublishedCheckpoint:
@@ -100,7 +103,7 @@ def find_weights(
       net: name of a net, a file of a graph, or "module:function"; left out, the one that goes with a published checkpoint, else
         Inception-v3.
       checkpoint: a path, a published name, `sample` or `none`; left out, the net's published one.
-      options: what was said of a net that is not registered.
+      options: what was said of a net that is not registered; the preprocessing of any.
       progress: where the download and the choices made are told.
 
     Raises:
@@ -114,13 +117,18 @@ def find_weights(
         return _of_file(net, checkpoint, options, progress)
     if ":" in net and net not in NETS:
         record: Net = read_own_net(net, options, progress)
-    elif options.given():
+    elif replace(options, preprocessing=None).given():
+        given = replace(options, preprocessing=None).given()
         raise UsageError(
-            f"{', '.join(options.given())}: the net {net} is registered, and its record says that.",
+            f"{', '.join(given)}: the net {net} is registered, and its record says that.",
             next_step="Leave it out, or name a file or module:function with --net.",
         )
     else:
         record = get_net(net)
+        if options.preprocessing is not None:
+            kind: Any = Preprocessing(options.preprocessing, record.image_size).name
+            record = replace(record, preprocessing=kind)
+    asked = options.preprocessing
     if checkpoint is None:
         choices = checkpoints_for(record)
         if not choices:
@@ -131,9 +139,9 @@ def find_weights(
             )
         checkpoint = choices[0].name
     if checkpoint == NONE:
-        return Weights(record, None, None, None)
+        return Weights(record, None, None, None, asked=asked)
     if checkpoint not in CHECKPOINTS:
-        return Weights(record, checkpoint, _existing(checkpoint), None)
+        return Weights(record, checkpoint, _existing(checkpoint), None, asked=asked)
 
     published = get_checkpoint(checkpoint)
     if published.net != record.name:
@@ -144,7 +152,8 @@ def find_weights(
             next_step=f"Leave --net out, or name a checkpoint of {record.name}: "
             + ", ".join(choice.name for choice in checkpoints_for(record)),
         )
-    return Weights(record, published.name, _published_path(published, progress), published)
+    path = _published_path(published, progress)
+    return Weights(record, published.name, path, published, asked=asked)
 
 
 def _of_file(net: str, checkpoint: str | None, options: NetOptions, progress: Progress) -> Weights:
@@ -170,9 +179,11 @@ def _existing(checkpoint: str) -> Path:
     """The path as given; a word that is neither a path nor a name gets the names."""
     path = Path(checkpoint)
     if path.parent == Path() and not path.exists() and not any(Path().glob(f"{path.name}*")):
+        near = near_names(checkpoint, list(CHECKPOINTS))
         raise NotFoundError(
             f"There is no checkpoint {checkpoint!r}: neither a file here nor a published name.",
-            expected="a path, or one of " + ", ".join([*CHECKPOINTS, NONE]),
+            expected=f"a path, {NONE}, or a published name"
+            + (f", as {', '.join(near)}" if near else ""),
             received=checkpoint,
             next_step="slimtune nets lists the published checkpoints.",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +24,11 @@ from finetune.evaluating.scores import BATCH, Evaluation
 from finetune.foreign_graph import Description
 from finetune.input_pipeline import evaluation_dataset
 from finetune.model import GRAPH_SUFFIXES, OTHER_SUFFIXES, SAVED_MODEL, Model, open_model
+from finetune.nets.file_options import NetOptions
 from finetune.pipeline_errors import data_errors
 from finetune.run import Run
 from finetune.training_data import find_pictures
+from finetune.weights import NO_OPTIONS
 
 BATCH_SIZE = 32
 
@@ -42,6 +45,8 @@ def evaluate(
     *,
     split: str | None = None,
     net: str | None = None,
+    options: NetOptions = NO_OPTIONS,
+    limit: int | None = None,
     description: Description | None = None,
     batch_statistics: bool = False,
     trust: bool = False,
@@ -54,6 +59,8 @@ def evaluate(
       data: a dataset directory, or pictures that one is built of.
       split: train, val or test; left out: val, else test; of an IDX directory test.
       net: the net of a checkpoint.
+      options: with net, the preprocessing and the image size, where they are not the usual ones.
+      limit: how many pictures of the split at most, from its first; None: all.
       description: what a graph of another program does not say itself.
       batch_statistics: a diagnostic: batch norm by the statistics of each batch in place of its
         moving averages. The result's `lag` compares the two.
@@ -70,12 +77,12 @@ def evaluate(
     opened = (
         model
         if isinstance(model, Model)
-        else open_model(model, net=net, description=description, progress=progress)
+        else open_model(model, net=net, options=options, description=description, progress=progress)
     )
     diagnosed = with_batch_statistics(opened) if batch_statistics else None
     dataset = data if isinstance(data, Dataset) else open_data(data, progress, model)
     split = split or default_split(data, dataset)
-    count = dataset.split(split).count
+    count = min(dataset.split(split).count, limit or sys.maxsize)
     check_labels(dataset)
     scored = _score(opened, dataset, split, BATCH_SIZE, count, trust, progress)
     scored = replace(scored, folder=_folder_of_pictures(data, scored.names[0]))
@@ -121,13 +128,14 @@ def _score(
                 labels.append(batch_labels)
                 names += [name.decode("utf-8", "replace") for name in batch_names]
                 task.advance(len(batch_labels))
-    answered = np.concatenate(probabilities)
+    # The last batch may have more pictures than were asked for.
+    answered = np.concatenate(probabilities)[:count]
     return (MultiLabelEvaluation if several else Evaluation)(
         classes=model.classes or (BACKGROUND,) * model.metadata.label_offset + dataset.classes,
-        names=tuple(names),
+        names=tuple(names[:count]),
         labels=_indicators(dataset, split, places, answered.shape)
         if several
-        else places[np.concatenate(labels)],
+        else places[np.concatenate(labels)[:count]],
         probabilities=answered,
         split=split,
         step=model.metadata.step,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NetOptions:
-    """Options of `--net FILE` and `--net module:function`; None: to be found out.
+    """Options of `--net FILE` and `--net module:function`; None: to be found out. Registered nets take
+    the last two.
 
     Attributes:
       bottleneck: tensor that feeds the new head, of a file.

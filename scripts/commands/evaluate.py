@@ -30,7 +30,13 @@ CONFUSIONS_SHOWN = 5
 @click.argument("model", type=click.Path())
 @click.argument("data", type=click.Path())
 @click.option("--split", metavar="train|val|test", help="Default: val, else test.")
-@click.option("--net", metavar="NAME", help="The net of a checkpoint.")
+@click.option("--net", metavar="NAME", help="The net of a checkpoint; --preprocessing is then its.")
+@click.option(
+    "--image-size", type=click.IntRange(1), metavar="PX", help="With --net: height and width."
+)
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help="Score the first N pictures alone."
+)
 @foreign_options
 @click.option(
     "--watch",
@@ -62,6 +68,8 @@ def command(
     data: str,
     split: str | None,
     net: str | None,
+    image_size: int | None,
+    limit: int | None,
     preprocessing: str | None,
     labels: str | None,
     is_watching: bool,
@@ -81,19 +89,26 @@ def command(
     Where pictures may have several classes, each counts from a probability of one half on, and a
     picture is right with exactly its classes; average precision stands beside.
     """
+    if net is None and image_size is not None:
+        raise click.UsageError("--image-size goes with --net.")
     if is_watching:
+        if image_size is not None or limit is not None:
+            raise click.UsageError("--watch takes neither --image-size nor --limit.")
         _watch(output, model, data, split, net, timeout, interval, batch_statistics, trust)
         return
     if timeout is not None or interval is not None:
         raise click.UsageError("--timeout and --interval go with --watch.")
     from finetune.evaluating.evaluation import evaluate
+    from finetune.nets.file_options import NetOptions
 
     found = evaluate(
         model,
         data,
         split=split,
         net=net,
-        description=describe(preprocessing, labels),
+        options=NetOptions(preprocessing=preprocessing if net else None, image_size=image_size),
+        limit=limit,
+        description=describe(None if net else preprocessing, labels),
         batch_statistics=batch_statistics,
         trust=trust,
         progress=output,
