@@ -23,8 +23,8 @@ class EventFile:
       tensorflow/core/util/event.proto; the file's name as TensorFlow makes it.
     """
 
-    def __init__(self, directory: Path, graph: Any) -> None:
-        """Begins a new file with a tf.Graph in it.
+    def __init__(self, directory: Path, graph: Any = None) -> None:
+        """Begins a new file, with a tf.Graph in it where there is one.
 
         Args:
           directory: where it goes.
@@ -35,7 +35,8 @@ class EventFile:
         """
         self._file = _new_file(directory)
         self._write(file_version=VERSION)
-        self._write(graph_def=graph.as_graph_def(add_shapes=True).SerializeToString())
+        if graph is not None:
+            self._write(graph_def=graph.as_graph_def(add_shapes=True).SerializeToString())
 
     def write(self, summary: Any, step: int) -> None:
         """Appends a tensorflow.Summary of a step."""
