@@ -146,7 +146,7 @@ class Request:
 
 
 def convert(
-    source: str | Path,
+    source: str | Path | Graph,
     destination: str | Path,
     *,
     graph: str | Path | Graph | Any = None,
@@ -171,8 +171,8 @@ def convert(
     """Converts a model, and verifies what was written before it gets its name.
 
     Args:
-      source: a checkpoint in any spelling with its .meta beside, a run directory, a graph file
-        or a SavedModel's directory.
+      source: a checkpoint in any spelling with its .meta beside, a run directory, a graph file,
+        a SavedModel's directory, or a graph in memory.
       destination: what to write; its name tells the form.
       graph: the graph of a checkpoint without a .meta: a file, a GraphDef or a Graph.
       checkpoint: the variables of a graph.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from checkpoints.containers import recognise
-from checkpoints.errors import GraphError, NotFoundError, listed
+from checkpoints.errors import GraphError, NotFoundError, counted, listed
 from checkpoints.files import kind_of_file
 from checkpoints.messages import GraphDef, MetaGraphDef, NodeDef, OpDef, SavedModel
 from exporters.names import TensorName, is_control, node_of, tensor_of
@@ -224,13 +224,14 @@ def dimensions(shape: Any) -> tuple[int | None, ...] | None:
     return tuple(None if entry.size < 0 else int(entry.size) for entry in shape.dim)
 
 
-def read_graph(path: str | Path) -> Graph:
+def read_graph(path: str | Path, tags: Collection[str] | None = None) -> Graph:
     """Reads a graph from any file that holds one; the content decides, not the name.
 
     Args:
       path: a GraphDef, MetaGraphDef or SavedModel, binary or text; or a SavedModel's directory.
-        A byte-order mark before a text is forgiven. Of several graphs of a SavedModel the
-        one tagged "serve" is taken.
+        A byte-order mark before a text is forgiven.
+      tags: of a SavedModel: the graph with exactly these is taken; left out, the only one, or of
+        several the one tagged "serve".
 
     Raises:
       NotFoundError: there is no such file.
@@ -256,7 +257,7 @@ def read_graph(path: str | Path) -> Graph:
     message = _parsed(path, kind, data, text)
     if kind == "graph-def":
         return Graph(message, kind, path)
-    meta_graph = message if kind == "meta-graph" else _served(path, message)
+    meta_graph = message if kind == "meta-graph" else _chosen(path, message, tags)
     return Graph(meta_graph.graph_def, kind, path, meta_graph)
 
 
@@ -340,16 +341,22 @@ def _parse_text(message: Any, text: str) -> str | None:
     return None
 
 
-def _served(path: Path, saved_model: SavedModel) -> MetaGraphDef:
+def _chosen(
+    path: Path, saved_model: SavedModel, wanted: Collection[str] | None
+) -> MetaGraphDef:
     meta_graphs = list(saved_model.meta_graphs)
-    if len(meta_graphs) == 1:
+    if wanted is None and len(meta_graphs) == 1:
         return meta_graphs[0]
     for meta_graph in meta_graphs:
-        if _SERVE in meta_graph.meta_info_def.tags:
+        tags = set(meta_graph.meta_info_def.tags)
+        if _SERVE in tags if wanted is None else tags == set(wanted):
             return meta_graph
-    tags = [", ".join(meta_graph.meta_info_def.tags) or "none" for meta_graph in meta_graphs]
+    found = [", ".join(meta_graph.meta_info_def.tags) or "none" for meta_graph in meta_graphs]
+    named = "no tag" if wanted is not None and not wanted else ", ".join(wanted or [f'"{_SERVE}"'])
     raise GraphError(
-        f"{path} holds no graph to serve.",
-        expected='one graph, or one tagged "serve"',
-        received=f"{len(meta_graphs)} graphs with tags: {'; '.join(tags)}",
+        f"{path} holds no graph to serve."
+        if wanted is None
+        else f"{path} holds no graph with the tags asked for.",
+        expected=f"one graph, or one tagged {named}" if wanted is None else named,
+        received=f"{counted(len(meta_graphs), 'graph')} with tags: {'; '.join(found)}",
     )

@@ -41,7 +41,7 @@ class Source:
 
 
 def find_source(
-    source: str | Path,
+    source: str | Path | Graph,
     graph: str | Path | Graph | Any = None,
     checkpoint: str | Path | None = None,
     progress: Progress = SILENT,
@@ -49,7 +49,8 @@ def find_source(
     """Finds graph and variables.
 
     Args:
-      source: a checkpoint in any spelling, a graph file, a SavedModel's directory, or a run.
+      source: a checkpoint in any spelling, a graph file, a SavedModel's directory, a run, or a
+        graph in memory.
       graph: the graph where `source` is a checkpoint without one of its own.
       checkpoint: the variables where `source` is a graph.
       progress: told which files were taken.
@@ -58,6 +59,8 @@ def find_source(
       NotFoundError: something is not there.
       GraphError: the file is neither a graph nor a checkpoint.
     """
+    if not isinstance(source, str | Path):
+        return Source(source, None if checkpoint is None else _resolved(checkpoint, progress))
     path = Path(source)
     if checkpoint is not None:
         return Source(graph if graph is not None else path, _resolved(checkpoint, progress))
@@ -123,6 +126,7 @@ def graph_wanted(source: Source, values: Values) -> GraphError:
         received=f"{len(values)} variables"
         + (f" with the names of {' or '.join(nets)}" if nets else ", no net of slimtune's"),
         next_step=f"Add {next(iter(nets.values()))}"
+        + (", or name the one of these nets that is as wide." if len(nets) > 1 else ".")
         if nets
         else "Add --graph FILE (.meta, .pb or .pbtxt).",
     )

@@ -2,11 +2,12 @@
 
 The kinds are a table of modules; each has two functions on TensorFlow tensors:
 
-    training(encoded, preprocessing, seed, augment, boxes) -> [size, size, 3] float32
-    evaluation(image, preprocessing) -> [size, size, 3] float32
+    training(encoded, preprocessing, seed, augment, boxes) -> [size, size, channels] float32
+    evaluation(image, preprocessing) -> [size, size, channels] float32
 
 and VALUE_RANGE, the lowest and highest value that either gives; where these depend on the size,
-a function value_range(preprocessing) in its place. The formulas stand in docs/preprocessing.md.
+a function value_range(preprocessing) in its place. A kind that gives another number of channels
+than 3 says it as CHANNELS. The formulas stand in docs/preprocessing.md.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ KINDS: dict[str, str] = {
     "vgg": "finetune.pixels.vgg",
     "lenet": "finetune.pixels.lenet",
     "cifar": "finetune.pixels.cifar",
+    "grey": "finetune.pixels.grey",
     "none": "finetune.pixels.none",
+    "unit": "finetune.pixels.unit",
 }
 """Kind -> the module that does it, loaded on use."""
 
@@ -40,7 +43,7 @@ class Preprocessing:
     """What is done to a picture before the net sees it.
 
     Attributes:
-      name: a kind: inception, vgg, lenet, cifar or none.
+      name: a kind: inception, vgg, lenet, cifar, grey, none or unit.
       image_size: height and width of the net's input, in pixels.
       central_fraction: share of height and width that evaluation by `inception` looks at.
     """
@@ -67,6 +70,11 @@ class Preprocessing:
             )
 
     @property
+    def channels(self) -> int:
+        """Channels of the net's input: 3, RGB; of `grey` 1."""
+        return int(getattr(self._kind(), "CHANNELS", 3))
+
+    @property
     def value_range(self) -> tuple[float, float]:
         """The lowest and the highest value of the net's input."""
         kind = self._kind()
@@ -88,12 +96,12 @@ class Preprocessing:
           encoded: scalar string tensor, the bytes of a JPEG or PNG.
           seed: [2] int64 tensor; the same seed gives the same view.
           augment: "full", "fast" (cheaper: of `inception` one resize method, no hue, no
-            contrast) or "none" (as evaluation). `lenet` and `none` distort nothing.
+            contrast) or "none" (as evaluation). `lenet`, `grey`, `none` and `unit` distort nothing.
           boxes: [n, 4] float32 tensor of ymin, xmin, ymax, xmax in fractions that a crop has to
             show a part of, or None: the whole picture.
 
         Returns:
-          [image_size, image_size, 3] float32 tensor, RGB, in value_range.
+          [image_size, image_size, channels] float32 tensor, RGB or grey, in value_range.
         """
         if augment not in AUGMENTS:
             raise UsageError(
@@ -112,7 +120,7 @@ class Preprocessing:
           encoded: scalar string tensor, the bytes of a JPEG or PNG.
 
         Returns:
-          [image_size, image_size, 3] float32 tensor, RGB, in value_range.
+          [image_size, image_size, channels] float32 tensor, RGB or grey, in value_range.
         """
         from finetune.pixels.decode import decode
 
@@ -125,14 +133,15 @@ class Preprocessing:
           image: [height, width, 3] tensor, RGB: uint8, or float32 in [0, 1].
 
         Returns:
-          [image_size, image_size, 3] float32 tensor, RGB, in value_range.
+          [image_size, image_size, channels] float32 tensor, RGB or grey, in value_range.
         """
         return self._kind().evaluation(image, self)
 
     def as_json(self) -> dict[str, Any]:
         """What is stored with a model; `range` and `channels` are there for other readers."""
         value: dict[str, Any] = {name: getattr(self, name) for name in _STORED}
-        return {**value, "range": list(self.value_range), "channels": "RGB"}
+        channels = "RGB" if self.channels == 3 else "grey"
+        return {**value, "range": list(self.value_range), "channels": channels}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Preprocessing:

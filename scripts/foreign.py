@@ -17,7 +17,7 @@ foreign_options = option_group(
     click.option(
         "--preprocessing",
         metavar="KIND",
-        help="Of a graph that another program wrote: inception, vgg, lenet, cifar or none.",
+        help="Of a graph that another program wrote: inception, vgg, lenet, cifar, grey, none or unit.",
     ),
     click.option(
         "--labels",

@@ -6,7 +6,18 @@ import click
 
 from scripts.verb import LazyGroup
 
-SUBCOMMANDS: dict[str, str] = {}
+SUBCOMMANDS: dict[str, str] = {
+    "download_and_convert_data": "scripts.classic.download_and_convert_data",
+    "train_image_classifier": "scripts.classic.train_image_classifier",
+    "eval_image_classifier": "scripts.classic.eval_image_classifier",
+    "export_inference_graph": "scripts.classic.export_inference_graph",
+    "freeze_graph": "scripts.classic.freeze_graph",
+    "inspect_checkpoint": "scripts.classic.inspect_checkpoint",
+    "optimize_for_inference": "scripts.classic.optimize_for_inference",
+    "strip_unused": "scripts.classic.strip_unused",
+    "retrain": "scripts.classic.retrain",
+    "label_image": "scripts.classic.label_image",
+}
 """An old script's name -> the module that holds it as `command`."""
 
 

@@ -49,7 +49,7 @@ from scripts.verb import verb
     default="inception",
     show_default=True,
     metavar="KIND",
-    help="For --augment: inception, vgg, lenet, cifar or none.",
+    help="For --augment: inception, vgg, lenet, cifar, grey, none or unit.",
 )
 @click.option(
     "--image-size",

@@ -1,0 +1,37 @@
+"""The whole picture in [0, 1], as the modules of TensorFlow Hub and label_image take it.
+
+Source:
+  TensorFlow Hub, "Common signatures for images": pictures are float32 in [0, 1].
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from finetune.pixels.decode import decode, resize
+from finetune.pixels.frame import to_bytes_range
+
+if TYPE_CHECKING:
+    from finetune.preprocessing import Preprocessing
+
+VALUE_RANGE = (0.0, 1.0)
+
+
+def training(
+    encoded: Any, preprocessing: Preprocessing, seed: Any, augment: str, boxes: Any
+) -> Any:
+    """As `evaluation`, whatever the augmentation; the arguments are those of every kind."""
+    return evaluation(decode(encoded), preprocessing)
+
+
+def evaluation(image: Any, preprocessing: Preprocessing) -> Any:
+    """The whole picture, resized, its values a 255th.
+
+    Args:
+      image: [height, width, 3] tensor, RGB, uint8 or float32 in [0, 1].
+      preprocessing: the size.
+
+    Returns:
+      [size, size, 3] float32 tensor, RGB, in [0, 1].
+    """
+    return resize(to_bytes_range(image), preprocessing.image_size) / 255.0

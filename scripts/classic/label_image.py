@@ -1,0 +1,124 @@
+"""TensorFlow's label_image: the five most probable labels of one picture, by any frozen graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkpoints.command_lines import shell_words
+from checkpoints.errors import GraphError, NotFoundError, UsageError
+from scripts.classic.flags import Flag, classic, finish
+from scripts.main import main
+from scripts.output import Output
+
+if TYPE_CHECKING:
+    from exporters.graph import Graph
+    from exporters.metadata import Metadata
+    from exporters.values import Array
+
+TOP = 5
+_DATA = "tensorflow/examples/label_image/data"
+
+FLAGS = (
+    Flag("image", str, f"{_DATA}/grace_hopper.jpg", "The picture."),
+    Flag("graph", str, f"{_DATA}/inception_v3_2016_08_28_frozen.pb", "The frozen graph."),
+    Flag("labels", str, f"{_DATA}/imagenet_slim_labels.txt", "Names of the classes, a line each."),
+    Flag("input_layer", str, "input", "Node that takes the picture; encoded where it takes text."),
+    Flag("output_layer", str, "InceptionV3/Predictions/Reshape_1", "Node of the answers."),
+    Flag("input_height", int, 299, "Pixels."),
+    Flag("input_width", int, 299, "Pixels."),
+    Flag("input_mean", float, 0.0, "Taken off each sample, 0 to 255."),
+    Flag("input_std", float, 255.0, "Each sample is divided by it then."),
+)
+
+
+@classic(
+    "label_image",
+    example="slimtune classic label_image --graph=output_graph.pb --labels=output_labels.txt"
+    " --input_layer=Placeholder --output_layer=final_result --image=rose.jpg",
+    flags=FLAGS,
+)
+def command(output: Output, **flags: Any) -> None:
+    """Label a picture: a line for each of the five best, `label score`.
+
+    The whole picture is resized to height and width, bilinear, and made (value - mean) / std.
+    """
+    import numpy as np
+
+    from exporters.graph import read_graph
+    from exporters.labels import read_labels, refuse_other_count
+    from exporters.metadata import read_metadata
+    from exporters.runtime import GraphRunner
+    from scripts.classic.nodes import find_nodes
+
+    if flags["input_std"] == 0 or min(flags["input_height"], flags["input_width"]) < 1:
+        raise UsageError(
+            "No picture can become the input.",
+            expected="--input_std other than 0, --input_height and --input_width from 1",
+            received=" ".join(
+                f"--{name}={flags[name]}" for name in ("input_std", "input_height", "input_width")
+            ),
+        )
+    graph = read_graph(flags["graph"])
+    (entry,) = find_nodes(graph, flags["input_layer"], "input_layer")[:1]
+    (answer,) = find_nodes(graph, flags["output_layer"], "output_layer")[:1]
+    labels = read_labels(flags["labels"])
+    with GraphRunner(graph, [entry], [answer]) as runner:
+        scores = np.squeeze(runner.run(_picture(graph, entry, flags))[0])
+    if scores.ndim != 1:
+        raise GraphError(
+            f"{graph.label}: {answer} does not give a score for each class.",
+            expected="[1, classes]",
+            received=f"{scores.ndim} dimensions",
+            next_step="Name the node of the answers: --output_layer",
+        )
+    refuse_other_count(labels, len(scores), flags["labels"])
+    best = scores.argsort()[-TOP:][::-1]
+    finish(
+        output,
+        {
+            "image": flags["image"],
+            "classes": [{"label": labels[i], "score": float(scores[i])} for i in best],
+        },
+        [f"{labels[i]} {scores[i]!s}" for i in best],
+        *_same(flags, read_metadata(graph)),
+    )
+
+
+def _picture(graph: Graph, entry: str, flags: Mapping[str, Any]) -> Array:
+    """What the graph is fed: float32 [1, height, width, 3], or the bytes of the file."""
+    import numpy as np
+
+    from checkpoints.messages import DataType
+    from exporters.names import TensorName
+    from exporters.runtime import load_tensorflow, session_config
+    from finetune.datasets.pictures import clean
+    from finetune.pixels.decode import decode, resize_to
+
+    path = Path(flags["image"])
+    if not path.is_file():
+        raise NotFoundError(f"{path} is not there.", expected="a picture", received=flags["image"])
+    encoded = clean(path).encoded
+    if graph.dtype(TensorName(entry)) == DataType.DT_STRING:
+        return np.array(encoded, object)
+    tf = load_tensorflow()
+    with tf.Graph().as_default() as own:
+        pixels = tf.cast(decode(tf.constant(encoded)), tf.float32)
+        resized = resize_to(pixels, [flags["input_height"], flags["input_width"]])
+        image = tf.divide(tf.subtract(resized, [flags["input_mean"]]), [flags["input_std"]])
+    with tf.compat.v1.Session(graph=own, config=session_config()) as session:
+        values: Array = session.run(image)
+    return values[None]
+
+
+def _same(flags: Mapping[str, Any], metadata: Metadata | None) -> list[str]:
+    """The command of today, for graphs that say how pictures become their input."""
+    if metadata is None or metadata.preprocessing is None:
+        return []
+    return [shell_words("slimtune", "predict", Path(flags["graph"]), Path(flags["image"]))]
+
+
+if __name__ == "__main__":
+    main(["classic", "label_image", *sys.argv[1:]])
