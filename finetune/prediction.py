@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ def predict(
     net: str | None = None,
     description: Description | None = None,
     trust: bool = False,
+    on_broken: Callable[[PictureError], object] | None = None,
     progress: Progress = SILENT,
 ) -> list[Prediction]:
     """Classifies pictures.
@@ -70,6 +71,8 @@ def predict(
       net: the net of a checkpoint.
       description: what a graph of another program does not say itself.
       trust: whether ops that reach files, the network or Python may run.
+      on_broken: called with the fault of each file that is no picture, which is left out; None:
+        all of them are one error in the end.
       progress: where it tells how far it is, and warns.
 
     Returns:
@@ -78,7 +81,8 @@ def predict(
     Raises:
       UsageError: model and pictures are swapped.
       NotFoundError: a path is not there, or a folder holds no picture.
-      DataError: files are no pictures; all are named.
+      DataError: an array is not the net's input; or, without on_broken, files are no pictures:
+        all are named.
     """
     _refuse_swapped(model, paths)
     opened = (
@@ -89,11 +93,14 @@ def predict(
     files = list(picture_files(paths))
     threshold = THRESHOLD if opened.metadata.multi_label else None
     predictions: list[Prediction] = []
+    broken: list[PictureError] = []
     with (
         opened.runner(trust) as runner,
         progress.task("Predicting", len(files), "files") as task,
     ):
-        for names, images, advanced in _batches(opened, files, progress):
+        for names, images, advanced in _batches(
+            opened, files, on_broken or broken.append, progress
+        ):
             probabilities = opened.probabilities(runner.run(images)[0])
             classes = opened.classes or tuple(map(str, range(probabilities.shape[1])))
             predictions += [
@@ -101,6 +108,13 @@ def predict(
                 for name, row in zip(names, probabilities, strict=True)
             ]
             task.advance(advanced)
+    if broken:
+        raise DataError(
+            f"{len(broken)} files cannot be read as pictures:\n"
+            + listed(error.message for error in broken),
+            expected="JPEG, PNG, GIF, BMP, WebP or TIFF",
+            next_step="Leave them out.",
+        )
     return predictions
 
 
@@ -168,40 +182,36 @@ def _refuse_swapped(model: str | Path | Model, paths: Sequence[str | Path]) -> N
 
 
 def _batches(
-    model: Model, files: Sequence[Path], progress: Progress
+    model: Model,
+    files: Sequence[Path],
+    on_broken: Callable[[PictureError], object],
+    progress: Progress,
 ) -> Iterator[tuple[list[str], NDArray[np.float32], int]]:
-    """Names and images float32 [batch, size, size, 3], and how many files they finish."""
+    """Names and images float32 [batch, size, size, channels], and how many files they finish."""
     preprocess = Preprocessor(model.preprocessing)
     names: list[str] = []
-    encoded: list[bytes] = []
-    broken: list[str] = []
+    images: list[NDArray[np.float32]] = []
     for file in files:
         if file.suffix == ".npy":
-            if encoded:
-                yield names, preprocess(encoded), len(encoded)
-                names, encoded = [], []
+            if images:
+                yield names, np.stack(images), len(images)
+                names, images = [], []
             yield from array_batches(file, model.preprocessing, BATCH_SIZE, progress)
             continue
         try:
-            encoded.append(clean(file).encoded)
+            images.append(preprocess(file))
             names.append(str(file))
         except PictureError as error:
-            broken.append(error.message)
-        if len(encoded) == BATCH_SIZE:
-            yield names, preprocess(encoded), len(encoded)
-            names, encoded = [], []
-    if broken:
-        raise DataError(
-            f"{len(broken)} files cannot be read as pictures:\n{listed(broken)}",
-            expected="JPEG, PNG, GIF, BMP, WebP or TIFF",
-            next_step="Leave them out.",
-        )
-    if encoded:
-        yield names, preprocess(encoded), len(encoded)
+            on_broken(error)
+        if len(images) == BATCH_SIZE:
+            yield names, np.stack(images), len(images)
+            names, images = [], []
+    if images:
+        yield names, np.stack(images), len(images)
 
 
 class Preprocessor:
-    """Encoded pictures to the net's input, in a graph of its own."""
+    """Picture files to the net's input, in a graph of its own."""
 
     def __init__(self, preprocessing: Preprocessing) -> None:
         """Builds the graph; pictures are decoded and cut as in evaluation."""
@@ -211,8 +221,17 @@ class Preprocessor:
             self._encoded = v1.placeholder(tf.string, [])
             self._image = preprocessing.evaluation(self._encoded)
         self._session = v1.Session(graph=graph, config=session_config())
+        self._undecodable = tf.errors.InvalidArgumentError
 
-    def __call__(self, encoded: Sequence[bytes]) -> NDArray[np.float32]:
-        """float32 [pictures, size, size, 3]."""
-        run = self._session.run
-        return np.stack([run(self._image, {self._encoded: data}) for data in encoded])
+    def __call__(self, file: Path) -> NDArray[np.float32]:
+        """float32 [size, size, channels].
+
+        Raises:
+          PictureError: the file is no picture that can be decoded.
+        """
+        data = clean(file).encoded
+        try:
+            image: NDArray[np.float32] = self._session.run(self._image, {self._encoded: data})
+        except self._undecodable as error:
+            raise PictureError(str(file), "damaged", "cannot be decoded by TensorFlow") from error
+        return image

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from checkpoints.errors import GraphError
+import numpy as np
+
+from checkpoints.errors import DataError, GraphError
 from checkpoints.messages import GraphDef
 from checkpoints.progress import SILENT, Progress
 from exporters.metadata import IN_GRAPH, Metadata
 from exporters.options import Calibration
 from exporters.runtime import load_tensorflow
 from exporters.values import Array
+from finetune.datasets.picture_formats import PictureError
 from finetune.prediction import Preprocessor, picture_files
 from finetune.preprocessing import Preprocessing
 
@@ -34,21 +38,20 @@ def calibration_pictures(
     Args:
       folder: pictures, in folders of classes or not.
       limit: how many are taken at most.
-      progress: told which preprocessing was taken for want of another.
+      progress: told which preprocessing was taken for want of another, and what is no picture.
 
     Returns:
       A function from a model's metadata to batches of its input.
 
     Raises:
       NotFoundError: there are none.
+      DataError: from the function: none can be read.
     """
     files = list(picture_files([folder]))
     step = max(len(files) / limit, 1.0)
     chosen = [files[int(place * step)] for place in range(min(limit, len(files)))]
 
     def batches(metadata: Metadata) -> Iterator[Array]:
-        from finetune.datasets.pictures import clean
-
         if metadata.preprocessing is None and metadata.image_size is not None:
             preprocessing = Preprocessing(DEFAULT, metadata.image_size)
             progress.say(
@@ -58,11 +61,31 @@ def calibration_pictures(
         else:
             preprocessing = _preprocessing(metadata)
         preprocess = Preprocessor(preprocessing)
-        for start in range(0, len(chosen), _BATCH_SIZE):
-            part = chosen[start : start + _BATCH_SIZE]
-            yield preprocess([clean(file).encoded for file in part])
+        images = _readable(chosen, preprocess, progress)
+        is_empty = True
+        while batch := list(itertools.islice(images, _BATCH_SIZE)):
+            yield np.stack(batch)
+            is_empty = False
+        if is_empty:
+            raise DataError(
+                f"None of the {len(chosen)} files of {folder} that were to calibrate with is a "
+                "picture.",
+                expected="JPEG, PNG, GIF, BMP, WebP or TIFF",
+                next_step="Name another --calibration.",
+            )
 
     return batches
+
+
+def _readable(
+    files: Sequence[Path], preprocess: Preprocessor, progress: Progress
+) -> Iterator[Array]:
+    """The pictures among the files as input; of the others it is told why they are left out."""
+    for file in files:
+        try:
+            yield preprocess(file)
+        except PictureError as error:
+            progress.say(f"Warning: not calibrated with {error.message}")
 
 
 def preprocessing_graph(metadata: Metadata) -> GraphDef:

@@ -50,17 +50,19 @@ class PictureError(DataError):
     """A picture that cannot be used.
 
     Attributes:
+      name: the file's path, or how else the picture is called.
       kind: empty, not-a-picture, truncated, damaged, too-large or unsupported.
       detail: the reason, without the file's name.
     """
 
     def __init__(self, name: str, kind: str, detail: str) -> None:
-        """`name` is the file's path, or how else the picture is called."""
+        """Says of the picture what is wrong with it."""
         super().__init__(
             f"{name}: {detail}.",
             expected="a picture that decodes to its end",
             next_step="Replace or remove the file.",
         )
+        self.name = name
         self.kind = kind
         self.detail = detail
 

@@ -14,6 +14,7 @@ from scripts.output import Output
 from scripts.verb import verb
 
 if TYPE_CHECKING:
+    from finetune.datasets.picture_formats import PictureError
     from finetune.prediction import Prediction
 
 
@@ -51,7 +52,10 @@ def command(
     the net's input as it is, [height, width, 3] or [count, height, width, 3]; values that do not
     fit the stored preprocessing get a warning. Where pictures may have several classes, each
     probability stands for itself, and those below one half are listed as such.
+
+    Files that are no pictures are named and left out; the command then ends with 1.
     """
+    from checkpoints.errors import counted
     from checkpoints.files import refuse_existing
     from finetune.prediction import predict, write_csv
 
@@ -59,6 +63,12 @@ def command(
     if csv_file is not None:
         refuse_existing(Path(csv_file), overwrite)
         _refuse_own_input(csv_file, (model, *files))
+    broken: list[PictureError] = []
+
+    def leave_out(error: PictureError) -> None:
+        broken.append(error)
+        output.say(f"Skipped {error.message}")
+
     predictions = predict(
         model,
         files,
@@ -66,6 +76,7 @@ def command(
         net=net,
         description=describe(preprocessing, labels),
         trust=trust,
+        on_broken=leave_out,
         progress=output,
     )
     if csv_file is not None:
@@ -74,9 +85,14 @@ def command(
     lines = []
     for prediction in predictions:
         lines.append(f"{prediction.path}: {_answers(prediction)}")
+    skipped = [{"path": e.name, "kind": e.kind, "detail": e.detail} for e in broken]
     output.result(
-        {"model": model, "predictions": [p.as_json() for p in predictions]}, "\n".join(lines)
+        {"model": model, "predictions": [p.as_json() for p in predictions], "skipped": skipped},
+        *filter(None, ["\n".join(lines)]),
     )
+    if broken:
+        output.say(f"{counted(len(broken), 'file')} could not be read as pictures.")
+        raise click.exceptions.Exit(1)
 
 
 def _answers(prediction: Prediction) -> str:

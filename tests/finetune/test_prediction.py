@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -119,6 +120,35 @@ def test_several_bad_files_have_one_next_step(model, tmp_path):
     with pytest.raises(DataError) as caught:
         predict(model, [tmp_path / "a.jpg", tmp_path / "b.jpg"])
     assert str(caught.value).count("Next: ") == str(caught.value).count("Expected: ") == 1
+
+
+def test_broken_pictures_are_told_and_the_others_classified(model, colour_pictures, tmp_path):
+    folder = tmp_path / "some"
+    folder.mkdir()
+    for name in ("red", "blue"):
+        shutil.copy(colour_pictures / name / "3.png", folder / f"{name}.png")
+    (folder / "empty.jpg").write_bytes(b"")
+    whole = (folder / "red.png").read_bytes()
+    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
+    broken = []
+    found = predict(model, [folder], top=1, on_broken=broken.append)
+    assert first(found) == [
+        (str(folder / "blue.png"), "blue"),
+        (str(folder / "red.png"), "red"),
+    ]
+    assert [(error.name, error.kind) for error in broken] == [
+        (str(folder / "cut.png"), "truncated"),
+        (str(folder / "empty.jpg"), "empty"),
+    ]
+
+
+def test_what_tensorflow_cannot_decode_is_a_broken_picture_too(model, tmp_path, monkeypatch):
+    (tmp_path / "a.jpg").write_bytes(b"")
+    monkeypatch.setattr(
+        "finetune.prediction.clean", lambda file: types.SimpleNamespace(encoded=b"\xff\xd8\xff")
+    )
+    with pytest.raises(DataError, match=r"a\.jpg: cannot be decoded by TensorFlow"):
+        predict(model, [tmp_path / "a.jpg"])
 
 
 def test_a_list_has_a_path_a_line():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import exporters
-from checkpoints.errors import GraphError, NotFoundError
+from checkpoints.errors import DataError, GraphError, NotFoundError
 from exporters.graph import read_graph
 from exporters.metadata import Metadata
 from exporters.options import ModelOptions
@@ -108,6 +109,22 @@ def test_calibration_takes_pictures_evenly(colour_pictures):
     assert strongest.tolist() == [2] * 10 + [1] * 10 + [0] * 10
     every = list(calibration_pictures(colour_pictures / "red")(metadata))
     assert sum(map(len, every)) == 20
+
+
+def test_calibration_leaves_broken_pictures_out_and_says_so(colour_pictures, tmp_path, heard):
+    folder = tmp_path / "some"
+    shutil.copytree(colour_pictures / "red", folder)
+    (folder / "0.png").write_text("no picture")
+    metadata = Metadata(preprocessing=Preprocessing("inception", 16).as_json())
+    batches = list(calibration_pictures(folder, progress=heard)(metadata))
+    assert [len(batch) for batch in batches] == [16, 3]
+    assert heard.said == [
+        f"Warning: not calibrated with {folder / '0.png'}: is text, not a picture."
+    ]
+    for file in folder.iterdir():
+        file.write_text("no picture")
+    with pytest.raises(DataError, match=r"None of the 20 files of .*some"):
+        list(calibration_pictures(folder)(metadata))
 
 
 def test_calibration_needs_pictures_and_a_preprocessing(tmp_path, colour_pictures):

@@ -55,3 +55,36 @@ def test_labels_alone_describe_no_model(slimtune, model):
     code, _, err = slimtune("predict", model, "a.jpg", "--labels", "names.txt")
     assert code == 2
     assert "--labels goes with --preprocessing." in err
+
+
+def test_a_broken_picture_is_told_and_ends_with_1(slimtune, model, colour_pictures, tmp_path):
+    folder = tmp_path / "some"
+    folder.mkdir()
+    (folder / "a.jpg").write_text("no picture")
+    (folder / "b.png").write_bytes((colour_pictures / "red" / "1.png").read_bytes())
+    words = ("predict", model, folder, "--csv", tmp_path / "o.csv", "--top", 1)
+    code, out, err = slimtune(*words, "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert [(p["path"], p["classes"][0]["label"]) for p in found["predictions"]] == [
+        (str(folder / "b.png"), "red")
+    ]
+    assert found["skipped"] == [
+        {
+            "path": str(folder / "a.jpg"),
+            "kind": "not-a-picture",
+            "detail": "is text, not a picture",
+        }
+    ]
+    assert f"Skipped {folder / 'a.jpg'}: is text, not a picture." in err
+    assert "1 file could not be read as pictures." in err
+    assert (tmp_path / "o.csv").read_text().count("\n") == 2
+    code, out, _ = slimtune(*words, "--overwrite")
+    assert (code, out.count("\n")) == (1, 1)
+
+
+def test_without_one_picture_that_can_be_read_the_answer_is_empty(slimtune, model, tmp_path):
+    (tmp_path / "a.jpg").write_text("no picture")
+    code, out, _ = slimtune("predict", model, tmp_path / "a.jpg", "--json")
+    assert code == 1
+    assert json.loads(out)["predictions"] == []
