@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from checkpoints.errors import DataError, NotFoundError, UnsupportedError, UsageError
+from checkpoints.published import CHECKPOINTS, get_checkpoint
 from finetune import evaluate
 from finetune.datasets.dataset import read_dataset
 from finetune.evaluating.batch_statistics import equal_batches
@@ -88,6 +89,7 @@ def test_pictures_of_a_folder_are_named_with_it(colour_pictures, colour_model, t
 
 
 def test_averages_that_lag_are_warned_of(colour_model, colours, tmp_path, heard):
+    """Case W11."""
     run = colour_model.begin_run(tmp_path / "run", 20, ("Colour/BatchNorm/moving_mean",))
     # Red and green seem far below their averages: everything is called blue.
     colour_model.save(run, 20, mean=(9, 9, 0))
@@ -112,6 +114,7 @@ def test_averages_that_keep_up_or_never_moved_are_not(colour_model, colours, tmp
 
 
 def test_batch_statistics_tell_the_gap(colour_model, run, colours, heard):
+    """Case W11."""
     colour_model.save(run, 30, mean=(9, 9, 0))
     found = evaluate(run, colours, batch_statistics=True, progress=heard)
     assert (found.accuracy, found.statistics) == (1.0, "batch")
@@ -177,6 +180,23 @@ def test_a_class_before_those_of_the_data_counts(colour_model, colours, tmp_path
     assert found.classes == ("background", "blue", "green", "red")
     assert found.confusion().diagonal().tolist() == found.confusion().sum(axis=1).tolist()
     assert found.per_class()[0]["count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"), [(0, "3: the data's 3"), (1, "4: the data's 3 and 1 before them")]
+)
+def test_the_record_of_published_weights_says_whether_a_background_comes_first(
+    colours, tiny_checkpoint, monkeypatch, offset, expected
+):
+    """Case R8: published weights of 1000 classes, and of 1001."""
+    published = replace(get_checkpoint("vgg_16"), name="tiny", net="tiny", label_offset=offset)
+    monkeypatch.setitem(CHECKPOINTS, "tiny", published)
+    monkeypatch.setattr("finetune.weights._published_path", lambda *arguments: tiny_checkpoint)
+    with pytest.raises(DataError) as caught:
+        evaluate("tiny", colours, net="tiny")
+    assert (caught.value.expected, caught.value.received) == (expected, "7 in the model")
+    known = [get_checkpoint(name) for name in ("vgg_16", "inception_v3")]
+    assert [(one.classes, one.label_offset) for one in known] == [(1000, 0), (1001, 1)]
 
 
 def test_a_dataset_without_pictures_held_out_names_its_splits(colours):

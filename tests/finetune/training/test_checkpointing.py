@@ -41,6 +41,7 @@ def names(run):
 
 
 def test_eight_saves_the_best_the_second_three_kept_and_a_foreign_file(saving):
+    """Case P6."""
     save, run = saving
     foreign = {
         "notes.txt": "mine",

@@ -89,6 +89,7 @@ def test_the_schedule_is_said_in_a_line(schedule, line):
 def test_five_pictures_in_batches_of_32_are_an_epoch_of_one_step_and_decay_steps_never_zero(
     tiny_net, kind
 ):
+    """Case W10."""
     config = TrainConfig(data="d", run="r", epochs=3, batch_size=32, schedule=kind)
     (phase,) = make_phases(config, tiny_net, config.total_steps(5), 5)
     assert (phase.first, phase.last) == (0, 3)

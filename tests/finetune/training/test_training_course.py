@@ -134,6 +134,7 @@ def test_inception_v3_with_mixed_7_and_its_heads_leaves_the_rest_bit_equal(
 def test_a_head_on_data_of_another_mean_leaves_the_averages_of_the_body(
     run, tiny_checkpoint, tmp_path
 ):
+    """Case W4."""
     for name, level in (("dark", 10), ("bright", 245)):
         (tmp_path / "pictures" / name).mkdir(parents=True)
         for number in range(8):
@@ -213,6 +214,7 @@ def test_training_stops_after_patience_evaluations_without_a_better_one(
 
 
 def test_the_best_of_eight_survives_and_so_does_a_foreign_file(colours, run, tiny_net, validation):
+    """Case P6."""
     validation([0.1, 0.9, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
     options = {"checkpoint": "none", "eval_every": 1, "keep": 3}
     train(config(colours, run, steps=1, **options))
@@ -264,6 +266,7 @@ def test_going_on_with_other_pictures_is_said(colours, run, tiny_net, tmp_path, 
 def test_five_pictures_in_batches_of_32_and_the_schedule_is_said_before_the_first_step(
     run, tiny_net, tmp_path, heard
 ):
+    """Case W10."""
     for name in ("one", "two"):
         (tmp_path / "pictures" / name).mkdir(parents=True)
     random = np.random.default_rng(1)
@@ -294,6 +297,7 @@ def test_five_pictures_in_batches_of_32_and_the_schedule_is_said_before_the_firs
 
 
 def test_labels_one_to_three_of_three_classes_are_found_before_step_0(colours, run, tiny_net):
+    """Case W7."""
     from finetune.datasets.records import make_example, parse_example, read_records, write_records
 
     shifted = run.parent / "shifted"

@@ -80,6 +80,7 @@ def test_a_second_run_finds_the_features_of_the_first(fit, heard, cache):
 def test_a_picture_replaced_under_its_name_is_computed_again_and_no_other(
     fit, heard, colour_pictures, tmp_path
 ):
+    """Case D8."""
     pictures = tmp_path / "pictures"
     shutil.copytree(colour_pictures, pictures)
     fit("one", data=str(pictures))
@@ -99,6 +100,7 @@ def test_a_picture_replaced_under_its_name_is_computed_again_and_no_other(
 def test_other_weights_and_another_preprocessing_share_nothing(
     fit, heard, cache, tiny_checkpoint, tmp_path
 ):
+    """Case D8."""
     fit("one")
     fit("smaller", image_size=12)
     assert "0 were there" in told(heard)

@@ -123,6 +123,7 @@ store.write([(bytes([n]) * 32, 0) for n in (1, 2)], np.zeros((2, 1, 1, 3), np.fl
 
 
 def test_a_writer_killed_in_the_middle_leaves_nothing_that_counts(tmp_path):
+    """Case D8."""
     make(tmp_path).write(keys(7), rows(7))
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)],
