@@ -18,9 +18,9 @@ from scripts.output import Output
 if TYPE_CHECKING:
     from exporters.freezing import FrozenGraph
     from exporters.graph import Graph
-    from exporters.names import TensorName
     from exporters.values import Array, Values
 
+_LISTS = ("variable_names_whitelist", "variable_names_denylist", "variable_names_blacklist")
 _CONTENT = "the content of the files tells."
 _SAVER = "variables are read by their names, without running the graph's Saver."
 
@@ -214,8 +214,7 @@ def _initialised(
         for assign, holder, key in restored:
             session.run(assign, {holder: values[key]})
         session.run([whole.get_operation_by_name(name) for name in nodes])
-        tensors: tuple[TensorName, ...] = tuple(map(TensorName, outputs))
-        return session_values(session, graph, tensors)
+        return session_values(session, graph, tuple(map(TensorName, outputs)))
 
 
 def _limited(graph: Graph, frozen: FrozenGraph, flags: Mapping[str, Any]) -> FrozenGraph:
@@ -224,17 +223,13 @@ def _limited(graph: Graph, frozen: FrozenGraph, flags: Mapping[str, Any]) -> Fro
     from scripts.classic.nodes import find_nodes
 
     own = [name for name, node in graph.nodes.items() if node.op in VARIABLES]
-    lists = {
-        flag: find_nodes(graph, flags[flag], flag, among=own)
-        for flag in ("whitelist", "denylist", "blacklist")
-        for flag in (f"variable_names_{flag}",)
-    }
-    allowed = lists["variable_names_whitelist"]
-    denied = lists["variable_names_denylist"] + lists["variable_names_blacklist"]
+    allowed, denied, denied_too = (
+        find_nodes(graph, flags[flag], flag, among=own) for flag in _LISTS
+    )
     chosen = {
         name: variable
         for name, variable in frozen.variables.items()
-        if name not in denied and (not allowed or name in allowed)
+        if name not in denied + denied_too and (not allowed or name in allowed)
     }
     handles = {holder: name for holder, name in frozen.handles.items() if name in chosen}
     return replace(frozen, variables=chosen, handles=handles)
@@ -242,8 +237,7 @@ def _limited(graph: Graph, frozen: FrozenGraph, flags: Mapping[str, Any]) -> Fro
 
 def _same(flags: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
     """The command of today; none where it has no words for what was asked."""
-    partial = ("variable_names_whitelist", "variable_names_denylist", "variable_names_blacklist")
-    if any(flags[name] for name in (*partial, "initializer_nodes", "input_saver")):
+    if any(flags[name] for name in (*_LISTS, "initializer_nodes", "input_saver")):
         return []
     checkpoint, path = Path(flags["input_checkpoint"]), Path(flags["output_graph"])
     words: list[str | Path] = ["slimtune", "convert"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from checkpoints.progress import Progress
     from exporters.graph import Graph
     from finetune.config import TrainConfig
+    from finetune.datasets.dataset import Dataset
     from finetune.evaluating.scores import Evaluation
     from finetune.run import Run
     from scripts.classic.retrain_trunk import Trunk
@@ -144,8 +146,7 @@ def command(output: Output, **flags: Any) -> None:
     _write_models(flags, run, graph, names.final, progress)
     dataset = read_dataset(data)
     write_text(Path(flags["output_labels"]), "".join(f"{name}\n" for name in dataset.classes))
-    scored = _final_test(flags, data, progress) if dataset.counts.get("test") else None
-    has_test = scored is not None and scored.count > 0
+    scored = _final_test(flags["output_graph"], dataset, progress)
     finish(
         output,
         {
@@ -155,8 +156,8 @@ def command(output: Output, **flags: Any) -> None:
             "input": names.input,
             "output": names.final,
             "classes": list(dataset.classes),
-            "test_accuracy": scored.accuracy if scored is not None and has_test else None,
-            "test_count": scored.count if scored is not None else 0,
+            "test_accuracy": None if scored is None else scored.accuracy,
+            "test_count": 0 if scored is None else scored.count,
         },
         _final_lines(scored, flags["print_misclassified_test_images"]),
         *_same(flags, config, data),
@@ -231,37 +232,33 @@ def _write_models(
     """The frozen graph of the last step and of steps before, the SavedModel, the checkpoint."""
     import exporters
     from checkpoints.progress import SILENT
-    from finetune.run import step_of
 
-    last = run.latest()
-    wanted = {last: Path(flags["output_graph"])}
-    frequency = flags["intermediate_store_frequency"]
-    if frequency > 0:
-        folder = Path(flags["intermediate_output_graphs_dir"])
-        for file in sorted(run.directory.glob("model.ckpt-*.index")):
-            prefix = file.with_suffix("")
-            if step_of(prefix) % frequency == 0 and prefix != last:
-                wanted[prefix] = folder / f"intermediate_{step_of(prefix)}.pb"
-    for prefix, path in wanted.items():
-        exporters.convert(
-            prefix, path, graph=graph, outputs=[final], to="pb", overwrite=True, progress=SILENT
-        )
-        progress.say(f"Wrote {path}: step {step_of(prefix)}.")
-    for path, form in ((flags["saved_model_dir"], "saved-model"), (flags["checkpoint_path"], "v2")):
-        if path:
-            more = {"graph": graph, "outputs": [final]} if form == "saved-model" else {}
-            exporters.convert(last, path, to=form, overwrite=form == "v2", progress=SILENT, **more)
-            progress.say(f"Wrote {path}.")
+    last, frequency = run.step(), flags["intermediate_store_frequency"]
+    folder = Path(flags["intermediate_output_graphs_dir"])
+    graphs = {last: Path(flags["output_graph"])}
+    for step in range(frequency, last, frequency) if frequency > 0 else ():
+        graphs[step] = folder / f"intermediate_{step}.pb"
+    write = partial(exporters.convert, overwrite=True, progress=SILENT)
+    for step, path in graphs.items():
+        write(f"{run.prefix}-{step}", path, graph=graph, outputs=[final], to="pb")
+        progress.say(f"Wrote {path}: step {step}.")
+    newest = f"{run.prefix}-{last}"
+    if flags["saved_model_dir"]:
+        write(newest, flags["saved_model_dir"], graph=graph, outputs=[final], to="saved-model")
+        progress.say(f"Wrote {flags['saved_model_dir']}.")
+    if flags["checkpoint_path"]:
+        write(newest, flags["checkpoint_path"], to="v2")
+        progress.say(f"Wrote {flags['checkpoint_path']}.")
 
 
-def _final_test(flags: Mapping[str, Any], data: Path, progress: Progress) -> Evaluation | None:
+def _final_test(graph: str, dataset: Dataset, progress: Progress) -> Evaluation | None:
     """The written graph on the pictures that neither training nor choosing has seen."""
-    from finetune.datasets.dataset import read_dataset
     from finetune.evaluating.evaluation import evaluate
 
-    if "test" not in read_dataset(data).splits:
+    test = dataset.splits.get("test")
+    if test is None or test.count == 0:
         return None
-    return evaluate(flags["output_graph"], data, split="test", progress=progress)
+    return evaluate(graph, dataset, split="test", progress=progress)
 
 
 def _final_lines(scored: Evaluation | None, lists_mistakes: bool) -> list[str]:

@@ -74,6 +74,11 @@ def test_of_several_graphs_the_served_one_is_taken(dense_net, builder, tmp_path)
     saved.meta_graphs.append(meta_graph(dense_net))
     (tmp_path / "saved_model.pb").write_bytes(saved.SerializeToString())
     assert "probs" in read_graph(tmp_path).nodes
+    assert list(read_graph(tmp_path, ["train"]).nodes) == [n.name for n in builder.graph_def.node]
+    assert "probs" in read_graph(tmp_path, ["serve"]).nodes
+    with pytest.raises(GraphError, match="no graph with the tags asked for") as caught:
+        read_graph(tmp_path, ["serve", "train"])
+    assert caught.value.expected == "serve, train"
 
     del saved.meta_graphs[1].meta_info_def.tags[:]
     (tmp_path / "saved_model.pb").write_bytes(saved.SerializeToString())

@@ -64,3 +64,13 @@ def test_what_lies_beside_the_source_is_replaced(folder):
     done = exporters.convert(folder / "m.ckpt", folder / "m.pb", overwrite=True)
     assert done.verification.passed
     exporters.convert(folder / "m.pb", f"{folder / 'model'}/", overwrite=True)
+
+
+def test_a_graph_in_memory_is_a_source_and_may_have_a_checkpoint(folder):
+    from exporters.graph import read_graph
+
+    graph = read_graph(folder / "graph.meta")
+    exporters.convert(graph, folder / "a.pb", checkpoint=folder / "m.ckpt")
+    assert (folder / "a.pb").read_bytes() == (folder / "m.pb").read_bytes()
+    exporters.convert(read_graph(folder / "a.pb"), folder / "b.pb")
+    assert (folder / "b.pb").read_bytes() == (folder / "m.pb").read_bytes()

@@ -272,6 +272,17 @@ def test_vgg_training_crops_at_varying_scales():
     assert vgg.training(data, key(1), "fast").shape == (56, 56, 3)
 
 
+@pytest.mark.parametrize("shape", [(16, 16), (41, 30), (1, 1)])
+def test_unit_is_the_whole_picture_in_0_to_1(tf, shape):
+    unit = Preprocessing("unit", 16)
+    data = encode(picture(*shape), "PNG")
+    pixels = tf.cast(tf.io.decode_png(data, channels=3), tf.float32)[tf.newaxis]
+    expected = (tf.compat.v1.image.resize_bilinear(pixels, [16, 16])[0] / 255.0).numpy()
+    assert unit.value_range == (0.0, 1.0)
+    assert np.array_equal(unit.evaluation(data).numpy(), expected)
+    assert np.array_equal(unit.training(data, key(1)).numpy(), expected)
+
+
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_the_description_comes_back_from_json(kind):
     first = Preprocessing(kind, 224, central_fraction=0.9)

@@ -31,15 +31,6 @@ def trunk(tf, tmp_path_factory):
     return path
 
 
-def type_(capsys, *words):
-    from scripts.main import main
-
-    with pytest.raises(SystemExit) as stopped:
-        main([*map(str, words)])
-    captured = capsys.readouterr()
-    return stopped.value.code, captured.out, captured.err
-
-
 @pytest.fixture(scope="module")
 def retrained(trunk, colour_pictures, tmp_path_factory):
     """What one call wrote and printed."""
@@ -119,11 +110,10 @@ def test_the_graph_says_what_it_takes(retrained, trunk):
     assert metadata.step == STEPS
 
 
-def test_label_image_and_predict_say_the_same(retrained, tf, capsys, tmp_path):
+def test_label_image_and_predict_say_the_same(retrained, tf, slimtune, tmp_path):
     image = tmp_path / "green.png"
     Image.fromarray(np.full((40, 30, 3), (40, 200, 60), np.uint8)).save(image)
-    code, out, err = type_(
-        capsys,
+    code, out, err = slimtune(
         *("classic", "label_image", f"--graph={retrained.graph}", f"--labels={retrained.labels}"),
         *("--input_layer=Placeholder", "--output_layer=final_result", f"--image={image}"),
         *("--input_height=16", "--input_width=16"),
@@ -133,7 +123,7 @@ def test_label_image_and_predict_say_the_same(retrained, tf, capsys, tmp_path):
     assert out.startswith("green ") and set(scores) == {"blue", "green", "red"}
     command = err.splitlines()[-1].split()
     assert command[:2] == ["slimtune", "predict"]
-    code, out, err = type_(capsys, *command[1:], "--json")
+    code, out, err = slimtune(*command[1:], "--json")
     assert code == 0, err
     for found in json.loads(out)["predictions"][0]["classes"]:
         assert found["probability"] == pytest.approx(float(scores[found["label"]]), abs=1e-6)
@@ -204,10 +194,9 @@ def test_the_commands_of_today_are_named(retrained, trunk):
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_built(
-    capsys, colour_pictures, tmp_path, flags, code, said
+    slimtune, colour_pictures, tmp_path, flags, code, said
 ):
-    found, _, err = type_(
-        capsys,
+    found, _, err = slimtune(
         *("classic", "retrain", f"--image_dir={colour_pictures}", *flags),
         *(f"--summaries_dir={tmp_path / 'logs'}", f"--output_graph={tmp_path / 'o.pb'}"),
     )
@@ -230,16 +219,15 @@ def test_an_architecture_keeps_the_input_it_had(retrained, tmp_path):
 
 
 @pytest.mark.long
-def test_flowers_on_mobilenet(shared, capsys, tmp_path):
+def test_flowers_on_mobilenet(shared, slimtune, tmp_path):
     pictures = tmp_path / "pictures"
-    chosen = sorted(p for p in (shared / "data/flowers12").iterdir() if p.is_dir())[:3]
+    chosen = sorted(p for p in (shared / "data/flowers12/train").iterdir() if p.is_dir())[:3]
     for folder in chosen:
         (pictures / folder.name).mkdir(parents=True)
         for file in sorted(folder.iterdir())[:60]:
             shutil.copy(file, pictures / folder.name)
     graph, labels = tmp_path / "graph.pb", tmp_path / "labels.txt"
-    code, out, err = type_(
-        capsys,
+    code, out, err = slimtune(
         *("classic", "retrain", f"--image_dir={pictures}", f"--output_graph={graph}"),
         *(f"--output_labels={labels}", f"--summaries_dir={tmp_path / 'logs'}", "--json"),
         f"--tfhub_module={shared / 'data/models/mobilenet_v1_1.0_224/frozen.pb'}",
@@ -247,8 +235,7 @@ def test_flowers_on_mobilenet(shared, capsys, tmp_path):
     )
     assert code == 0, err
     assert json.loads(out)["test_accuracy"] > 0.9
-    code, out, err = type_(
-        capsys,
+    code, out, err = slimtune(
         *("classic", "label_image", f"--graph={graph}", f"--labels={labels}"),
         *("--input_layer=Placeholder", "--output_layer=final_result"),
         *("--input_height=224", "--input_width=224"),
