@@ -58,7 +58,7 @@ def command(output: Output, **flags: Any) -> None:
     eval/Recall_5. Of a run that was trained with --moving_average_decay the averages are scored.
     """
     from checkpoints.family import resolve
-    from finetune.datasets.dataset import read_dataset
+    from finetune.datasets.dataset import canonical_split, read_dataset
     from finetune.evaluating.evaluation import evaluate
     from finetune.nets.file_options import NetOptions
 
@@ -88,7 +88,7 @@ def command(output: Output, **flags: Any) -> None:
     figures = {"eval/Accuracy": found.accuracy, "eval/Recall_5": _recall(found)}
     _write_events(Path(flags["eval_dir"]), figures, found.step or 0)
     words: list[str | Path] = ["slimtune", "evaluate", path, Path(flags["dataset_dir"])]
-    words += ["--split", found.split]
+    words += ["--split", canonical_split(split)]
     if not is_run:
         words += ["--net", net]
         words += ["--preprocessing", kind] if kind else []
