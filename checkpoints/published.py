@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from checkpoints.errors import NotFoundError, near_names
 
 PUBLISHED_AT = "https://storage.googleapis.com/download.tensorflow.org/models"
 """Where the archives live that TF-Slim's pages name at download.tensorflow.org/models."""
+
+MOBILENETS_AT = {
+    1: f"{PUBLISHED_AT}/mobilenet_v1_2018_08_02",
+    2: "https://storage.googleapis.com/mobilenet_v2/checkpoints",
+}
+"""Version of MobileNet -> where the archives of its multipliers and sizes live."""
 
 
 @dataclass(frozen=True)
@@ -34,25 +40,31 @@ class Net:
       preprocessing: how pictures become its input.
       main_head: scope of the layer that gives the logits.
       bottleneck: endpoint that feeds the main head: pooled, before the logits layer,
-        [batch, 1, 1, channels]. TF-Slim's own end_points lack it for Inception-v1 and -v2
-        and for the ResNets; there the builder adds it.
+        [batch, 1, 1, channels], of dense nets [batch, channels]. TF-Slim's own end_points lack it
+        for Inception-v1 and -v2 and for the ResNets; there the builder adds it.
       logits: endpoint of the logits, [batch, classes] or [batch, 1, 1, classes].
       paper: where it comes from.
       auxiliary_heads: scopes of classifiers beside the main one.
       depth_multiplier: factor on the number of channels of every layer.
+      has_dropout: whether its builder takes dropout_keep_prob; where it does not, dropout that is
+        asked for is put before the logits.
+      dropouts: dropout that stands outside the scope of the layer it feeds, with that layer's
+        scope: it drops where the layer trains.
     """
 
     name: str
     builder: str
     scope: str
     image_size: int
-    preprocessing: Literal["inception", "vgg"]
+    preprocessing: Literal["inception", "vgg", "grey"]
     main_head: str
     bottleneck: str
     logits: str
     paper: Paper
     auxiliary_heads: tuple[str, ...] = ()
     depth_multiplier: float = 1.0
+    has_dropout: bool = True
+    dropouts: tuple[tuple[str, str], ...] = ()
 
     @property
     def top_scopes(self) -> tuple[str, ...]:
@@ -105,6 +117,19 @@ _BATCH_NORM = Paper(
 _RETHINKING = Paper(
     "Rethinking the Inception Architecture for Computer Vision", "Szegedy et al.", 2015
 )
+_IMPACT = Paper(
+    "Inception-v4, Inception-ResNet and the Impact of Residual Connections on Learning",
+    "Szegedy et al.",
+    2016,
+)
+_WEIRD_TRICK = Paper(
+    "One weird trick for parallelizing convolutional neural networks", "Krizhevsky", 2014
+)
+_OVERFEAT = Paper(
+    "OverFeat: Integrated Recognition, Localization and Detection using Convolutional Networks",
+    "Sermanet et al.",
+    2013,
+)
 _RESIDUAL = Paper("Deep Residual Learning for Image Recognition", "He et al.", 2015)
 _IDENTITY = Paper("Identity Mappings in Deep Residual Networks", "He et al.", 2016)
 _VERY_DEEP = Paper(
@@ -117,6 +142,8 @@ _MOBILE = Paper(
     "Howard et al.",
     2017,
 )
+_DOCUMENTS = Paper("Gradient-Based Learning Applied to Document Recognition", "LeCun et al.", 1998)
+_MOBILE_2 = Paper("MobileNetV2: Inverted Residuals and Linear Bottlenecks", "Sandler et al.", 2018)
 
 
 def _resnet(name: str, paper: Paper) -> Net:
@@ -130,20 +157,82 @@ def _resnet(name: str, paper: Paper) -> Net:
         bottleneck="global_pool",
         logits=f"{name}/logits",
         paper=paper,
+        has_dropout=False,
     )
 
 
-def _vgg(name: str) -> Net:
+def _three_dense(name: str, paper: Paper, image_size: int = 224) -> Net:
+    """A net of the time before batch norm: it ends in the dense layers fc6, fc7 and fc8."""
     return Net(
         name=name,
         builder=f"finetune.nets.slim_nets:{name}",
         scope=name,
-        image_size=224,
+        image_size=image_size,
         preprocessing="vgg",
         main_head=f"{name}/fc8",
         bottleneck=f"{name}/fc7",
         logits=f"{name}/fc8",
-        paper=_VERY_DEEP,
+        paper=paper,
+        dropouts=((f"{name}/dropout6", f"{name}/fc7"), (f"{name}/dropout7", f"{name}/fc8")),
+    )
+
+
+def _impact(name: str, scope: str) -> Net:
+    return Net(
+        name=name,
+        builder=f"finetune.nets.{name}:{name}",
+        scope=scope,
+        image_size=299,
+        preprocessing="inception",
+        main_head=f"{scope}/Logits",
+        auxiliary_heads=(f"{scope}/AuxLogits",),
+        bottleneck="global_pool",
+        logits="Logits",
+        paper=_IMPACT,
+    )
+
+
+def _mnist(name: str, scope: str, head: str, bottleneck: str, **more: Any) -> Net:
+    return Net(
+        name=f"mnist_{name}",
+        builder=f"finetune.nets.mnist:mnist_{name}",
+        scope=scope,
+        image_size=28,
+        preprocessing="grey",
+        main_head=f"{scope}/{head}",
+        bottleneck=bottleneck,
+        logits="Logits",
+        paper=_DOCUMENTS,
+        **more,
+    )
+
+
+_MOBILENETS: tuple[tuple[Literal[1, 2], float, tuple[int, ...]], ...] = (
+    *((1, multiplier, (224, 192, 160, 128)) for multiplier in (1.0, 0.75, 0.5, 0.25)),
+    (2, 1.0, (224, 192, 160, 128, 96)),
+    *((2, multiplier, (224,)) for multiplier in (1.4, 1.3)),
+    *((2, multiplier, (224, 192, 160, 128, 96)) for multiplier in (0.75, 0.5, 0.35)),
+)
+"""Version, depth multiplier, and the picture sizes that weights were trained for."""
+
+
+def _mobilenet_name(version: int, multiplier: float) -> str:
+    """As TF-Slim calls it: mobilenet_v1, mobilenet_v1_075."""
+    return f"mobilenet_v{version}" + ("" if multiplier == 1 else f"_{100 * multiplier:03.0f}")
+
+
+def _mobilenet(version: Literal[1, 2], multiplier: float) -> Net:
+    return Net(
+        name=_mobilenet_name(version, multiplier),
+        builder=f"finetune.nets.mobilenet_v{version}:mobilenet_v{version}",
+        scope=f"MobilenetV{version}",
+        image_size=224,
+        preprocessing="inception",
+        main_head=f"MobilenetV{version}/Logits",
+        bottleneck="AvgPool_1a" if version == 1 else "global_pool",
+        logits="Logits",
+        paper=_MOBILE if version == 1 else _MOBILE_2,
+        depth_multiplier=multiplier,
     )
 
 
@@ -197,19 +286,19 @@ NETS: dict[str, Net] = {
             paper=_RETHINKING,
             depth_multiplier=0.25,
         ),
-        *(_resnet(f"resnet_v1_{depth}", _RESIDUAL) for depth in (50, 101, 152)),
-        *(_resnet(f"resnet_v2_{depth}", _IDENTITY) for depth in (50, 101, 152)),
-        *(_vgg(f"vgg_{depth}") for depth in (16, 19)),
-        Net(
-            name="mobilenet_v1",
-            builder="finetune.nets.mobilenet_v1:mobilenet_v1",
-            scope="MobilenetV1",
-            image_size=224,
-            preprocessing="inception",
-            main_head="MobilenetV1/Logits",
-            bottleneck="AvgPool_1a",
-            logits="Logits",
-            paper=_MOBILE,
+        _impact("inception_v4", "InceptionV4"),
+        _impact("inception_resnet_v2", "InceptionResnetV2"),
+        *(_resnet(f"resnet_v1_{depth}", _RESIDUAL) for depth in (50, 101, 152, 200)),
+        *(_resnet(f"resnet_v2_{depth}", _IDENTITY) for depth in (50, 101, 152, 200)),
+        *(_three_dense(f"vgg_{depth}", _VERY_DEEP) for depth in ("a", 16, 19)),
+        _three_dense("alexnet_v2", _WEIRD_TRICK),
+        _three_dense("overfeat", _OVERFEAT, image_size=231),
+        *(_mobilenet(version, multiplier) for version, multiplier, _ in _MOBILENETS),
+        _mnist("softmax", "MnistSoftmax", "Logits", "Flatten", has_dropout=False),
+        _mnist("mlp", "MnistMlp", "layer2", "layer1", has_dropout=False),
+        _mnist(
+            *("lenet", "MnistLenet", "fc4", "fc3"),
+            dropouts=(("MnistLenet/Dropout", "MnistLenet/fc4"),),
         ),
     )
 }
@@ -222,8 +311,9 @@ def _slim(
     preprocessing: Literal["inception", "vgg"],
     image_size: int = 224,
     version: Literal["v1", "v2"] | None = "v1",
+    member: str | None = None,
 ) -> PublishedCheckpoint:
-    """A tar.gz of TF-Slim's table: one .ckpt file named like its net.
+    """A tar.gz of TF-Slim's table: one .ckpt file, named like its net unless said.
 
     The weights that came from Caffe (VGG, ResNet-v1: VGG preprocessing) know 1000 classes;
     those trained with TensorFlow know 1001, with the background first.
@@ -233,12 +323,28 @@ def _slim(
         name=name,
         net=name,
         url=f"{PUBLISHED_AT}/{name}_{date}.tar.gz",
-        member=f"{name}.ckpt",
+        member=member or f"{name}.ckpt",
         version=version,
         classes=1001 if with_background else 1000,
         label_offset=1 if with_background else 0,
         image_size=image_size,
         preprocessing=preprocessing,
+    )
+
+
+def _mobilenet_weights(version: int, multiplier: float, size: int) -> PublishedCheckpoint:
+    """One of the archives of a MobileNet: a V2 checkpoint for one multiplier and one size."""
+    name = f"mobilenet_v{version}_{multiplier}_{size}"
+    return PublishedCheckpoint(
+        name=name,
+        net=_mobilenet_name(version, multiplier),
+        url=f"{MOBILENETS_AT[version]}/{name}.tgz",
+        member=f"{name}.ckpt",
+        version="v2",
+        classes=1001,
+        label_offset=1,
+        image_size=size,
+        preprocessing="inception",
     )
 
 
@@ -260,6 +366,12 @@ CHECKPOINTS: dict[str, PublishedCheckpoint] = {
             preprocessing="inception",
             bundled="finetune/sample/base/model.ckpt",
         ),
+        _slim("inception_v4", "2016_09_09", "inception", image_size=299),
+        _slim(
+            *("inception_resnet_v2", "2016_08_30", "inception"),
+            image_size=299,
+            member="inception_resnet_v2_2016_08_30.ckpt",
+        ),
         *(_slim(f"resnet_v1_{depth}", "2016_08_28", "vgg") for depth in (50, 101, 152)),
         # ResNet-v2 is built for 224, but its published weights want what Inception-v3's want.
         *(
@@ -267,16 +379,10 @@ CHECKPOINTS: dict[str, PublishedCheckpoint] = {
             for depth in (50, 101, 152)
         ),
         *(_slim(f"vgg_{depth}", "2016_08_28", "vgg") for depth in (16, 19)),
-        PublishedCheckpoint(
-            name="mobilenet_v1_1.0_224",
-            net="mobilenet_v1",
-            url=f"{PUBLISHED_AT}/mobilenet_v1_2018_08_02/mobilenet_v1_1.0_224.tgz",
-            member="mobilenet_v1_1.0_224.ckpt",
-            version="v2",
-            classes=1001,
-            label_offset=1,
-            image_size=224,
-            preprocessing="inception",
+        *(
+            _mobilenet_weights(version, multiplier, size)
+            for version, multiplier, sizes in _MOBILENETS
+            for size in sizes
         ),
     )
 }

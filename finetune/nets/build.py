@@ -10,10 +10,12 @@ from typing import Any
 from checkpoints.errors import PlanError, UsageError
 from checkpoints.plan import NetVariable
 from checkpoints.published import Net, get_net
+from checkpoints.scopes import in_scopes
 from exporters.runtime import load_tensorflow
 from finetune.nets.graph_net import GraphNet
 from finetune.nets.modes import layer_modes
 from finetune.nets.own_net import OwnNet
+from finetune.preprocessing import Preprocessing
 from finetune.slim import quietly, variables_by_identity
 from finetune.training.heads import LINEAR, Head, hidden_before_logits
 
@@ -32,7 +34,7 @@ class BuiltNet:
       logits: float32 [batch, classes].
       predictions: float32 [batch, classes], the softmax of the logits; of a head with several
         classes a picture the sigmoid.
-      bottleneck: float32 [batch, 1, 1, channels], what feeds the main head.
+      bottleneck: float32 [batch, 1, 1, channels] or [batch, channels], what feeds the main head.
       end_points: the activations by their TF-Slim names.
     """
 
@@ -60,7 +62,8 @@ def build_net(
 
     Args:
       net: a record, or the name of one.
-      images: float32 [batch, height, width, 3], NHWC, RGB, in the range of its preprocessing.
+      images: float32 [batch, height, width, channels], NHWC, RGB or grey as its preprocessing
+        gives them, in the range of that.
       classes: length of the logits.
       is_training: training mode for batch norm and dropout.
       training_scopes: with is_training, the scopes it holds for; everything else is built in
@@ -73,7 +76,7 @@ def build_net(
         and the step alone.
 
     Raises:
-      PlanError: the pictures are too small, or a function of the user's fails.
+      PlanError: the pictures are too small or too large, or a function of the user's fails.
       UsageError: hidden layers or dropout do not fit a net that is a function of the user's.
     """
     record = get_net(net) if isinstance(net, str) else net
@@ -87,22 +90,28 @@ def build_net(
                 next_step="Give the function that parameter, or leave --dropout out.",
             )
         options[_KEEP_PROB] = 1.0 - dropout
+    modes = training_scopes
+    if modes is not None:
+        modes = (*modes, *(own for own, fed in record.dropouts if in_scopes(fed, modes)))
     with (
         variables_by_identity(),
-        layer_modes(training_scopes, batch_norm_decay, step),
-        hidden_before_logits(record.main_head, classes, head, is_training, dropout) as head_input,
+        layer_modes(modes, batch_norm_decay, step),
+        hidden_before_logits(
+            record.main_head, classes, head, is_training, dropout, record.has_dropout
+        ) as head_input,
     ):
         try:
             logits, end_points = builder_of(record)(images, classes, is_training, **options)
         except ValueError as error:
-            height, width = images.shape[1:3]
-            if min(height or 0, width or 0) >= record.image_size:
+            height, width = (size or 0 for size in images.shape[1:3])
+            if height == width == record.image_size:
                 raise
+            other = "larger" if min(height, width) < record.image_size else "smaller"
             raise PlanError(
                 f"{record.name} cannot be built for pictures of {height} x {width} pixels.",
-                expected=f"larger ones, as its own {record.image_size}",
+                expected=f"{other} ones, as its own {record.image_size}",
                 received=str(error).split("\n")[0],
-                next_step="Give a larger --image-size, or leave it out.",
+                next_step=f"Give a {other} --image-size, or leave it out.",
             ) from error
     if head.hidden and head_input.last is None:
         raise UsageError(
@@ -147,10 +156,10 @@ class InferenceGraph:
 
     Attributes:
       graph_def: the tensorflow.GraphDef.
-      input: tensor name of the placeholder, float32 [?, size, size, 3].
+      input: tensor name of the placeholder, float32 [?, size, size, channels].
       logits: tensor name, float32 [?, classes].
       probabilities: tensor name, float32 [?, classes].
-      bottleneck: tensor name, float32 [?, 1, 1, channels].
+      bottleneck: tensor name, float32 [?, 1, 1, channels] or [?, channels].
       variables: the net's variables, in the order they were made.
     """
 
@@ -175,10 +184,11 @@ def inference_graph(
     """
     record = get_net(net) if isinstance(net, str) else net
     size = image_size or record.image_size
+    channels = Preprocessing(record.preprocessing, size).channels
     tf = load_tensorflow()
     v1 = tf.compat.v1
     with tf.Graph().as_default() as graph:
-        images = v1.placeholder(tf.float32, [None, size, size, 3], name=INPUT)
+        images = v1.placeholder(tf.float32, [None, size, size, channels], name=INPUT)
         built = build_net(record, images, classes, head=head)
         return InferenceGraph(
             graph_def=graph.as_graph_def(),

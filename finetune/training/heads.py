@@ -110,9 +110,16 @@ def hidden_layers(
 
 @contextmanager
 def hidden_before_logits(
-    main_head: str, classes: int, head: Head, is_training: bool, dropout: float | None
+    main_head: str,
+    classes: int,
+    head: Head,
+    is_training: bool,
+    dropout: float | None,
+    has_dropout: bool = True,
 ) -> Iterator[HeadInput]:
     """Inside the block, the main head's last layer is built on top of hidden layers.
+
+    Where there are none, it is built on top of dropout if the net has none of its own.
 
     Args:
       main_head: the scope of the head.
@@ -120,9 +127,10 @@ def hidden_before_logits(
       head: the hidden layers.
       is_training: training mode for dropout.
       dropout: share dropped behind each hidden layer in training; None: none.
+      has_dropout: whether the net's builder was told the share itself.
     """
     found = HeadInput()
-    if not head.hidden:
+    if not head.hidden and (has_dropout or not dropout):
         yield found
         return
 
@@ -149,6 +157,11 @@ def _on_top(
 ) -> Callable[..., Any]:
     v1 = load_tensorflow().compat.v1
 
+    def put_on(bottleneck: Any) -> Any:
+        if head.hidden:
+            return hidden_layers(bottleneck, head, layer, drop)
+        return drop(bottleneck, scope="Dropout")
+
     def on_top(inputs: Any, num_outputs: int, *arguments: Any, **named: Any) -> Any:
         around = v1.get_variable_scope().name
         scope = named.get("scope") or _LAYERS[name]
@@ -156,7 +169,7 @@ def _on_top(
         if num_outputs == classes and found.last is None and in_scope(path, main_head):
             found.bottleneck = inputs
             inside = main_head.removeprefix(around).lstrip("/")
-            inputs = found.last = _inside(inside, lambda: hidden_layers(inputs, head, layer, drop))
+            inputs = found.last = _inside(inside, lambda: put_on(inputs))
         return layer(inputs, num_outputs, *arguments, **named)
 
     return on_top

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def command(output: Output, pattern: str | None) -> None:
     """List the nets that --net takes and the checkpoints that --checkpoint and download take.
 
-    PATTERN is a part of a net's or a checkpoint's name, or a name with *, ? and [...].
+    PATTERN is a part of a net's or a checkpoint's name, or a name with *, ? and [...]; with it
+    come the papers and the addresses of the checkpoints.
     """
     from checkpoints.errors import NotFoundError, near_names
     from checkpoints.published import CHECKPOINTS, NETS
@@ -32,7 +33,7 @@ def command(output: Output, pattern: str | None) -> None:
             expected=f"Names near it: {', '.join(near)}" if near else None,
             next_step="slimtune nets lists all.",
         )
-    output.result({"nets": [_as_json(net) for net in nets]}, _table(nets))
+    output.result({"nets": [_as_json(net) for net in nets]}, _text(nets, pattern is not None))
     output.next("slimtune download NAME", "slimtune plan --net NET --checkpoint NAME --classes 5")
 
 
@@ -46,6 +47,20 @@ def _matches(net: Net, pattern: str) -> bool:
         wanted = f"*{wanted}*"
     names = [net.name, *(checkpoint.name for checkpoint in checkpoints_for(net))]
     return any(fnmatchcase(name.lower(), wanted) for name in names)
+
+
+def _text(nets: list[Net], with_sources: bool) -> str:
+    return "\n".join([_table(nets), *(_sources(nets) if with_sources else [])])
+
+
+def _sources(nets: list[Net]) -> list[str]:
+    """Paper and addresses, a line each; of several nets from one paper it comes once."""
+    from checkpoints.published import checkpoints_for
+
+    papers = [f"{net.paper.authors} {net.paper.year}: {net.paper.title}" for net in nets]
+    published = [checkpoint for net in nets for checkpoint in checkpoints_for(net)]
+    places = [f"{one.name}: {one.url or 'ships with slimtune'}" for one in published]
+    return [*dict.fromkeys(papers), *places]
 
 
 def _table(nets: list[Net]) -> str:

@@ -53,6 +53,9 @@ def test_what_people_see(run):
         "resnet_v2_50      224     vgg                             global_pool  "
         "resnet_v2_50/logits\n"
         "  resnet_v2_50    299     inception      1001     1\n"
+        "He et al. 2016: Identity Mappings in Deep Residual Networks\n"
+        "resnet_v2_50: https://storage.googleapis.com/download.tensorflow.org/models/"
+        "resnet_v2_50_2017_04_14.tar.gz\n"
         "Next: slimtune download NAME\n"
         "  or  slimtune plan --net NET --checkpoint NAME --classes 5\n"
     )
@@ -61,8 +64,11 @@ def test_what_people_see(run):
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
-        ("*incep*", ["inception_v1", "inception_v2", "inception_v3", "inception_v3_sample"]),
-        ("VGG", ["vgg_16", "vgg_19"]),
+        (
+            "*incep*_v[34]*",
+            ["inception_v3", "inception_v3_sample", "inception_v4"],
+        ),
+        ("VGG", ["vgg_a", "vgg_16", "vgg_19"]),
         ("vgg_1?", ["vgg_16", "vgg_19"]),
         ("inception_v[12]", ["inception_v1", "inception_v2"]),
         ("mobilenet_v1_1.0_224", ["mobilenet_v1"]),
@@ -73,6 +79,22 @@ def test_patterns(run, pattern, expected):
     code, out, _ = run("nets", pattern, "--json")
     assert code == 0
     assert named(out) == expected
+
+
+def test_a_paper_comes_once_and_weights_that_ship_with_slimtune_have_no_address(run):
+    out = run("nets", "inception_v3")[1]
+    assert out.count("Szegedy et al. 2015: Rethinking the Inception Architecture") == 1
+    assert "\nsample: ships with slimtune\n" in out
+    assert "https" not in run("nets")[1]
+
+
+def test_a_net_without_weights_has_no_line_below_it(run):
+    out = run("nets", "overfeat")[1]
+    assert out.splitlines()[1:3] == [
+        "overfeat          231     vgg                             overfeat/fc7  overfeat/fc8",
+        "Sermanet et al. 2013: OverFeat: Integrated Recognition, Localization and Detection using "
+        "Convolutional Networks",
+    ]
 
 
 def test_a_pattern_without_a_match(run):

@@ -1,5 +1,7 @@
 """Hidden layers before the logits, leaky relu, and dropout that depends on the step alone."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -97,3 +99,37 @@ def test_what_dropout_drops_is_a_function_of_seed_and_step(tiny_net):
     assert 0.3 < (first == 0).mean() < 0.7
     assert ((dropped(8)[0] == 0) != (first == 0)).any()
     assert ((dropped(7, seed=1)[0] == 0) != (first == 0)).any()
+
+
+def random_scopes(net, scopes, size=224, dropout=None):
+    """The layers in whose names a net that trains draws random numbers."""
+    v1 = load_tensorflow().compat.v1
+    with v1.Graph().as_default() as graph:
+        images = v1.placeholder(v1.float32, [2, size, size, 3])
+        built = build_net(net, images, 5, is_training=True, training_scopes=scopes, dropout=dropout)
+        drawn = [op.name for op in graph.get_operations() if op.type == "RandomUniform"]
+        layers = [name for name in drawn if "nitializer" not in name]
+    return [re.sub(r"/dropout(_\d+)?/.*", "", name) for name in layers], built
+
+
+@pytest.mark.parametrize(
+    ("scopes", "expected"),
+    [
+        (("alexnet_v2/fc8",), ["alexnet_v2/dropout7"]),
+        (("alexnet_v2/fc7", "alexnet_v2/fc8"), ["alexnet_v2/dropout6", "alexnet_v2/dropout7"]),
+        (("alexnet_v2/conv1",), []),
+        (None, ["alexnet_v2/dropout6", "alexnet_v2/dropout7"]),
+    ],
+)
+def test_dropout_outside_the_scope_of_the_layer_it_feeds_drops_where_that_layer_trains(
+    scopes, expected
+):
+    layers, built = random_scopes("alexnet_v2", scopes)
+    assert layers == expected
+    assert built.bottleneck.op.name == "alexnet_v2/fc7/Relu"
+
+
+def test_dropout_of_a_net_without_any_of_its_own_stands_before_the_logits():
+    layers, built = random_scopes("resnet_v1_50", ("resnet_v1_50/logits",), 33, dropout=0.5)
+    assert layers == ["resnet_v1_50/logits/Dropout"]
+    assert built.bottleneck.op.name == "resnet_v1_50/pool5"
