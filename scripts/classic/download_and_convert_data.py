@@ -61,18 +61,21 @@ DATASETS = {
 }
 
 
+FLAGS = (
+    Flag(
+        *("dataset_name", str, None, "What to fetch and convert."),
+        choices=tuple(DATASETS),
+        required=True,
+    ),
+    Flag("dataset_dir", str, None, "Where the TFRecord files go.", required=True),
+)
+
+
 @classic(
     "download_and_convert_data",
     example="slimtune classic download_and_convert_data --dataset_name=flowers "
     "--dataset_dir=/tmp/flowers",
-    flags=(
-        Flag(
-            *("dataset_name", str, None, "What to fetch and convert."),
-            choices=tuple(DATASETS),
-            required=True,
-        ),
-        Flag("dataset_dir", str, None, "Where the TFRecord files go.", required=True),
-    ),
+    flags=FLAGS,
 )
 def command(output: Output, dataset_name: str, dataset_dir: str) -> None:
     """Fetch public pictures and convert them to TF-Slim's TFRecord files and labels.txt.
