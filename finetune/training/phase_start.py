@@ -98,7 +98,9 @@ class PhaseStart:
             sessions["bf16"] = self._session(graph, "bf16", first, batches)
             return timed("bf16")
 
-        if not precisions.has_bfloat16():
+        reason = precisions.why_float32()
+        if reason is not None:
+            self._progress.say(reason)
             return session, "fp32"
         with self._progress.task("Choosing the precision", None):
             fp32 = timed("fp32")

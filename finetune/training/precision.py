@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from checkpoints.errors import UnsupportedError
-from exporters.runtime import session_config
+from exporters.runtime import load_tensorflow, session_config
 
 CPU_FLAGS = ("avx512_bf16", "amx_bf16")
 """CPU features, one of which makes bfloat16 worth trying."""
@@ -57,6 +57,32 @@ def has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     return any(flag in flags for flag in CPU_FLAGS)
 
 
+def has_gpu() -> bool:
+    """Whether TensorFlow has a GPU to run steps on."""
+    return bool(load_tensorflow().config.list_physical_devices("GPU"))
+
+
+def why_float32() -> str | None:
+    """Why bfloat16 is out of the question here, in a line; None where it is worth trying.
+
+    On a GPU the counterpart would be float16, by TensorFlow's auto_mixed_precision. Its gradients
+    vanish below 6e-8 and are infinite from 65,520 on: it takes a scale on the loss that is found
+    while training, and steps that are left out where it was too large, both kept on resuming.
+    That is not done here, and a session that leaves it out would train worse without a word.
+
+    Source:
+      Micikevicius et al. 2018, "Mixed Precision Training", section 3.2.
+    """
+    if has_gpu():
+        return (
+            "Precision fp32: steps run on a GPU; mixed float16 needs its loss scaled, which is not "
+            "done here."
+        )
+    if not has_bfloat16():
+        return "Precision fp32: this CPU does not compute in bfloat16."
+    return None
+
+
 def training_session_config(precision: str) -> Any:
     """The ConfigProto of a training session, in which a step gives the same bits each time.
 
@@ -64,7 +90,7 @@ def training_session_config(precision: str) -> Any:
       precision: fp32 or bf16.
 
     Raises:
-      UnsupportedError: the CPU has no bfloat16 instructions.
+      UnsupportedError: the CPU has no bfloat16 instructions, or steps run on a GPU.
     """
     config = session_config()
     # AddN begins with whichever input it finds free, so that its last bits depend on what runs
@@ -73,6 +99,16 @@ def training_session_config(precision: str) -> Any:
     rewrites = config.graph_options.rewrite_options
     rewrites.arithmetic_optimization = type(rewrites).OFF
     if precision == "bf16":
+        if has_gpu():
+            raise UnsupportedError(
+                "Steps run on a GPU, and bf16 is of the CPU alone.",
+                expected="no GPU",
+                received=", ".join(
+                    device.name for device in load_tensorflow().config.list_physical_devices("GPU")
+                ),
+                next_step="--precision fp32, or auto; with CUDA_VISIBLE_DEVICES= before the command "
+                "it runs on the CPU.",
+            )
         if not has_bfloat16():
             raise UnsupportedError(
                 "This CPU does not compute in bfloat16.",
@@ -128,8 +164,6 @@ def choose(fp32: Trial, try_bfloat16: Callable[[], Trial], steps: int) -> tuple[
     Returns:
       fp32 or bf16, and a line that says why.
     """
-    if not has_bfloat16():
-        return "fp32", "Precision fp32: this CPU does not compute in bfloat16."
     if fp32.seconds * steps < TRIAL_SECONDS:
         return "fp32", (
             f"Precision fp32: {steps} steps of about {fp32.seconds * 1000:.0f} ms are too few for "

@@ -19,7 +19,7 @@ from exporters.frozen_file import frozen_graph_def
 from exporters.graph import Graph, as_graph
 from exporters.runtime import GraphRunner
 from exporters.values import Values
-from finetune.training.precision import has_bfloat16, training_session_config
+from finetune.training.precision import training_session_config, why_float32
 
 TOLERANCE = 0.1
 """bfloat16 agrees where the activations differ by at most 10 %, root mean square of the difference
@@ -119,7 +119,7 @@ def with_precision(
     wanted: str,
     progress: Progress = SILENT,
 ) -> Trunk:
-    """The trunk in bfloat16 where the CPU computes in it and the activations agree.
+    """The trunk in bfloat16 where the CPU runs it and computes in it, and the activations agree.
 
     It is not timed: what is chosen must not depend on what else the machine does, for stored
     features of one precision are not those of the other.
@@ -132,7 +132,7 @@ def with_precision(
     """
     if wanted == BF16:
         return trunk.in_bfloat16
-    if wanted == FP32 or not has_bfloat16():
+    if wanted == FP32 or why_float32() is not None:
         return trunk
     first, _ = next(trunk.activations(make_dataset))
     other, _ = next(trunk.in_bfloat16.activations(make_dataset))

@@ -1,16 +1,22 @@
+import json
+import types
+
 import numpy as np
 import pytest
 
 from checkpoints.errors import UnsupportedError
 from exporters.runtime import load_tensorflow
+from finetune import TrainConfig, train
 from finetune.training import precision
 from finetune.training.precision import (
     Trial,
     choose,
     differences,
     has_bfloat16,
+    has_gpu,
     time_steps,
     training_session_config,
+    why_float32,
 )
 
 LOGITS = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
@@ -36,7 +42,7 @@ def test_the_cpus_flags_say_whether_it_is_worth_trying(tmp_path, flags, expected
     assert not has_bfloat16(tmp_path / "absent")
 
 
-def test_the_faster_that_agrees_is_taken(capable):
+def test_the_faster_that_agrees_is_taken():
     name, why = choose(trial(0.2), lambda: trial(0.1, loss=1.005, noise=0.01), 1000)
     assert name == "bf16"
     assert why.startswith("Precision bf16: a step takes 200 ms in fp32, 100 ms in bf16; loss ")
@@ -53,13 +59,13 @@ def test_the_faster_that_agrees_is_taken(capable):
         Trial(0.1, 1.0, np.full_like(LOGITS, np.nan)),
     ],
 )
-def test_what_does_not_agree_is_not_taken_however_fast(capable, other):
+def test_what_does_not_agree_is_not_taken_however_fast(other):
     name, why = choose(trial(0.2), lambda: other, 1000)
     assert name == "fp32"
     assert why.endswith("beyond 2% and 5%.")
 
 
-def test_a_short_phase_is_not_worth_a_trial(capable):
+def test_a_short_phase_is_not_worth_a_trial():
     name, why = choose(trial(0.2), lambda: pytest.fail("tried"), 100)
     assert (name, why) == (
         "fp32",
@@ -69,9 +75,46 @@ def test_a_short_phase_is_not_worth_a_trial(capable):
 
 def test_without_the_instructions_nothing_is_tried_and_bf16_is_refused(monkeypatch):
     monkeypatch.setattr(precision, "has_bfloat16", lambda: False)
-    assert choose(trial(9.0), lambda: pytest.fail("tried"), 10**6)[0] == "fp32"
+    assert why_float32() == "Precision fp32: this CPU does not compute in bfloat16."
     with pytest.raises(UnsupportedError, match="does not compute in bfloat16"):
         training_session_config("bf16")
+
+
+@pytest.fixture
+def gpu(capable, monkeypatch):
+    """A GPU beside a CPU that computes in bfloat16."""
+    devices = {"GPU": [types.SimpleNamespace(name="/physical_device:GPU:0")]}
+    config = load_tensorflow().config
+    monkeypatch.setattr(config, "list_physical_devices", lambda kind: devices.get(kind, []))
+
+
+@pytest.mark.tensorflow
+def test_where_a_gpu_runs_the_steps_they_run_in_fp32_and_that_is_said(gpu):
+    assert has_gpu()
+    assert why_float32() == (
+        "Precision fp32: steps run on a GPU; mixed float16 needs its loss scaled, which is not done "
+        "here."
+    )
+    with pytest.raises(UnsupportedError, match="Steps run on a GPU") as caught:
+        training_session_config("bf16")
+    assert caught.value.received == "/physical_device:GPU:0"
+    rewrites = training_session_config("fp32").graph_options.rewrite_options
+    assert rewrites.auto_mixed_precision == type(rewrites).DEFAULT
+    assert rewrites.auto_mixed_precision_onednn_bfloat16 == type(rewrites).DEFAULT
+
+
+@pytest.mark.tensorflow
+def test_a_run_on_a_gpu_says_its_precision_and_keeps_it(gpu, colours, tmp_path, tiny_net, heard):
+    options = {"net": "tiny", "checkpoint": "none", "steps": 1, "batch_size": 8}
+    train(TrainConfig(data=str(colours), run=str(tmp_path / "run"), **options), progress=heard)
+    assert why_float32() in heard.said
+    assert json.loads((tmp_path / "run" / "plan.json").read_text())["precision"] == "fp32"
+
+
+@pytest.mark.tensorflow
+def test_without_a_gpu_a_cpu_that_can_is_asked(capable):
+    assert not has_gpu()
+    assert why_float32() is None
 
 
 def test_differences_are_shares_of_the_loss_and_of_the_spread_of_the_logits():
