@@ -16,6 +16,7 @@ from scripts.main import main
 from scripts.output import Output
 
 if TYPE_CHECKING:
+    from checkpoints.family import Family
     from exporters.freezing import FrozenGraph
     from exporters.graph import Graph
     from exporters.values import Array, Values
@@ -68,12 +69,15 @@ def command(output: Output, **flags: Any) -> None:
     from exporters.freezing import prepare
     from exporters.metadata import read_metadata
     from exporters.proofs.proved import write_proved
+    from exporters.sources import Source, refuse_source
     from scripts.classic.nodes import comma_separated, find_nodes
 
     _check(flags)
     graph = _with_saver(_read_graph(flags), flags["input_saver"])
     outputs = find_nodes(graph, flags["output_node_names"], "output_node_names")
-    with _opened(flags) as values:
+    family, path = _family(flags, output), Path(flags["output_graph"])
+    refuse_source(Source(graph.path, family), path, "pb")
+    with _opened(family) as values:
         if flags["initializer_nodes"]:
             nodes = find_nodes(graph, flags["initializer_nodes"], "initializer_nodes")
             values = _initialised(graph, values, nodes, outputs)
@@ -86,10 +90,10 @@ def command(output: Output, **flags: Any) -> None:
             progress=output,
         )
         limited = _limited(graph, frozen, flags)
-        path = Path(flags["output_graph"])
-        # A file with variables left in it is none that the proof knows.
-        is_whole = len(limited.variables) == len(frozen.variables)
-        proof = write_proved(limited, path, "auto" if is_whole else "none", progress=output)
+        left = len(frozen.variables) - len(limited.variables)
+        if left:
+            output.say(f"{counted(left, 'variable')} left as before; such a file is not proved.")
+        proof = write_proved(limited, path, "none" if left else "auto", progress=output)
     finish(
         output,
         {
@@ -161,15 +165,25 @@ def _with_saver(graph: Graph, path: str) -> Graph:
     return replace(graph, meta_graph=MetaGraphDef(saver_def=saver))
 
 
+def _family(flags: Mapping[str, Any], output: Output) -> Family | None:
+    """The files of the variables; None where a SavedModel has none."""
+    from checkpoints.family import resolve
+    from exporters.sources import variables_of_saved_model
+
+    if flags["input_saved_model_dir"]:
+        return variables_of_saved_model(Path(flags["input_saved_model_dir"]))
+    family = resolve(flags["input_checkpoint"])
+    if family.said is not None:
+        output.say(f"Checkpoint {family.prefix}: {family.said}.")
+    return family
+
+
 @contextmanager
-def _opened(flags: Mapping[str, Any]) -> Iterator[Values]:
+def _opened(family: Family | None) -> Iterator[Values]:
     """The variables by name."""
     import checkpoints
     from exporters.keyed_values import KeyedValues
-    from exporters.sources import variables_of_saved_model
 
-    directory = flags["input_saved_model_dir"]
-    family = variables_of_saved_model(Path(directory)) if directory else flags["input_checkpoint"]
     if family is None:
         yield {}
         return
@@ -224,7 +238,7 @@ def _limited(graph: Graph, frozen: FrozenGraph, flags: Mapping[str, Any]) -> Fro
 
     own = [name for name, node in graph.nodes.items() if node.op in VARIABLES]
     allowed, denied, denied_too = (
-        find_nodes(graph, flags[flag], flag, among=own) for flag in _LISTS
+        find_nodes(graph, flags[flag], flag, among=own, optional=True) for flag in _LISTS
     )
     chosen = {
         name: variable

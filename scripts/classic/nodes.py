@@ -27,7 +27,9 @@ def comma_separated(text: str) -> tuple[str, ...]:
     return Names().convert(text, None, None)
 
 
-def find_nodes(graph: Graph, text: str, flag: str, among: Iterable[str] = ()) -> tuple[str, ...]:
+def find_nodes(
+    graph: Graph, text: str, flag: str, *, among: Iterable[str] = (), optional: bool = False
+) -> tuple[str, ...]:
     """The nodes that a flag names; `x:0` means x.
 
     Args:
@@ -35,12 +37,16 @@ def find_nodes(graph: Graph, text: str, flag: str, among: Iterable[str] = ()) ->
       text: names, comma-separated.
       flag: without its dashes.
       among: the nodes that it may name; empty: all.
+      optional: whether it may name none.
 
     Raises:
+      UsageError: it names none.
       GraphError: the graph has no such node; near names are given.
     """
     known = list(among) or list(graph.nodes)
     names = tuple(tensor_of(name).node for name in comma_separated(text))
+    if not names and not optional:
+        raise UsageError(f"--{flag} names nothing.", expected=f"--{flag}=NODE", received=repr(text))
     absent = [name for name in names if name not in known]
     if absent:
         near = near_names(absent[0], known)

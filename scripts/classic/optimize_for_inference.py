@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import UnsupportedError, UsageError, counted
 from scripts.classic.flags import Flag, Idle, classic, finish
-from scripts.classic.nodes import FLOAT, comma_separated, find_nodes, stripped, write_graph
 from scripts.main import main
 from scripts.output import Output
 
@@ -28,7 +27,7 @@ FLAGS = (
     Flag(
         "placeholder_type_enum",
         str,
-        str(FLOAT),
+        "1",
         "Dtypes of the placeholders, where the graph does not say them: one, or one for each.",
     ),
     Idle("toco_compatible", bool, False, "no op is put in that TensorFlow Lite does not have."),
@@ -57,13 +56,16 @@ def command(stream: Output, /, **flags: Any) -> None:
     from exporters.graph import read_graph
     from exporters.ops import VARIABLES
     from exporters.options import ModelOptions
+    from exporters.sources import Source, refuse_source
+    from scripts.classic.nodes import comma_separated, find_nodes, stripped, write_graph
 
     graph = read_graph(flags["input"])
-    inputs = find_nodes(graph, flags["input_names"], "input_names")
+    inputs = find_nodes(graph, flags["input_names"], "input_names", optional=True)
     outputs = find_nodes(graph, flags["output_names"], "output_names")
     types = _numbers(flags["placeholder_type_enum"])
     small = stripped(graph, inputs, outputs, types, stream, _shapes(graph, inputs))
     path, form = Path(flags["output"]), "pb" if flags["frozen_graph"] else "pbtxt"
+    refuse_source(Source(Path(flags["input"]), None), path, form)
     variables = sum(node.op in VARIABLES for node in small.nodes.values())
     if variables:
         stream.say(
@@ -125,6 +127,8 @@ def _shapes(graph: Graph, inputs: Sequence[str]) -> dict[str, Shape]:
 
 
 def _numbers(text: str) -> Sequence[int]:
+    from scripts.classic.nodes import comma_separated
+
     words = comma_separated(text)
     if not words or not all(word.isdecimal() for word in words):
         raise UsageError(

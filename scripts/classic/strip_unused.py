@@ -8,7 +8,6 @@ from typing import Any
 
 from checkpoints.command_lines import shell_words
 from scripts.classic.flags import Flag, Idle, classic, finish
-from scripts.classic.nodes import FLOAT, comma_separated, find_nodes, stripped, write_graph
 from scripts.main import main
 from scripts.output import Output
 
@@ -22,7 +21,7 @@ FLAGS = (
     Flag(
         "placeholder_type_enum",
         int,
-        FLOAT,
+        1,
         "Dtype of the placeholders, where the graph does not say it: 1 is float32, 4 is uint8.",
     ),
 )
@@ -37,12 +36,15 @@ FLAGS = (
 def command(output: Output, **flags: Any) -> None:
     """Strip a graph: placeholders for its inputs, and of the rest what the outputs need."""
     from exporters.graph import read_graph
+    from exporters.sources import Source, refuse_source
+    from scripts.classic.nodes import comma_separated, find_nodes, stripped, write_graph
 
     graph = read_graph(flags["input_graph"])
-    inputs = find_nodes(graph, flags["input_node_names"], "input_node_names")
+    inputs = find_nodes(graph, flags["input_node_names"], "input_node_names", optional=True)
     outputs = find_nodes(graph, flags["output_node_names"], "output_node_names")
-    result = stripped(graph, inputs, outputs, [flags["placeholder_type_enum"]], output)
     path = Path(flags["output_graph"])
+    refuse_source(Source(Path(flags["input_graph"]), None), path, "pb")
+    result = stripped(graph, inputs, outputs, [flags["placeholder_type_enum"]], output)
     write_graph(result, path, flags["output_binary"])
     ops = len(result.graph_def.node)
     words: list[str | Path] = ["slimtune", "convert", Path(flags["input_graph"]), path]

@@ -157,6 +157,7 @@ def test_lists_of_variables_leave_the_others_as_they_are(
     assert found[0] == found[1]
     assert "VariableV2" in found[0].values() and "Const" in found[0].values()
     assert "The same with slimtune" not in err
+    assert "left as before; such a file is not proved." in err
     v1 = tf.compat.v1
     with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
         tf.import_graph_def(v1.GraphDef.FromString(ours.read_bytes()), name="")
@@ -299,6 +300,17 @@ def test_what_cannot_be_is_refused_with_the_next_step(
     assert found == code
     assert said in err and "Traceback" not in err
     assert not (tmp_path / "o.pb").exists()
+
+
+def test_a_checkpoint_is_not_written_over(slimtune, saved):
+    before = saved.v1.read_bytes()
+    code, _, err = slimtune(
+        *("classic", "freeze_graph", f"--input_graph={saved.text}", "--output_node_names=logits"),
+        *(f"--input_checkpoint={saved.v1}", f"--output_graph={saved.v1}"),
+    )
+    assert code == 2
+    assert "would be replaced, which is the source" in err
+    assert saved.v1.read_bytes() == before
 
 
 def test_json_has_the_variables_and_the_proof(slimtune, saved, tmp_path):

@@ -98,6 +98,20 @@ def test_an_input_of_several_outputs_is_refused(slimtune, decoder, tmp_path):
     assert "add takes halves:1, and a placeholder has one output." in err
 
 
+def test_the_graph_itself_is_not_written_over(slimtune, saved):
+    before = saved.binary.read_bytes()
+    code, _, err = run(slimtune, saved.binary, saved.binary, "pictures", "logits")
+    assert code == 2
+    assert "would be replaced, which is the source" in err
+    assert saved.binary.read_bytes() == before
+
+
+def test_outputs_have_to_be_named(slimtune, saved, tmp_path):
+    code, _, err = run(slimtune, saved.binary, tmp_path / "o.pb", "", ",")
+    assert code == 2
+    assert "--output_node_names names nothing." in err
+
+
 def test_a_name_that_is_not_there_gets_near_ones(slimtune, saved, tmp_path):
     code, _, err = run(slimtune, saved.binary, tmp_path / "o.pb", "picture", "logits")
     assert code == 1
