@@ -136,6 +136,34 @@ def test_resource_variables_and_a_step_are_frozen_where_tensorflow_fails(
     assert answers(tf, ours).tobytes() == answers(tf, expected).tobytes()
 
 
+def test_variables_in_parts_are_frozen_where_tensorflow_refuses(tf, slimtune, tmp_path):
+    v1 = tf.compat.v1
+    weights = np.arange(12, dtype=np.float32).reshape(6, 2)
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 6], name="x")
+        parts = v1.get_variable(
+            "w",
+            initializer=tf.constant(weights),
+            partitioner=v1.fixed_size_partitioner(3),
+            use_resource=False,
+        )
+        tf.matmul(x, tf.convert_to_tensor(parts), name="y")
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(tmp_path / "model.ckpt"), write_meta_graph=False)
+        (tmp_path / "graph.pbtxt").write_text(str(graph.as_graph_def()))
+    flags = {
+        "input_graph": tmp_path / "graph.pbtxt",
+        "input_checkpoint": tmp_path / "model.ckpt",
+        "output_node_names": "y",
+    }
+    with pytest.raises(ValueError, match="partition variables"):
+        old_tool(tf, tmp_path / "a.pb", **flags)
+    ours, _, _ = run(slimtune, tmp_path, **flags)
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        tf.import_graph_def(v1.GraphDef.FromString(ours.read_bytes()), name="")
+        assert session.run("y:0", {"x:0": np.eye(6)}).tolist() == weights.tolist()
+
+
 @pytest.mark.parametrize(
     ("flag", "theirs", "names"),
     [
