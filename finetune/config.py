@@ -62,6 +62,7 @@ class TrainConfig:
       exclude: scopes not to restore; None: all heads; ("none",): none.
       allow_missing: regular expression of variables the checkpoint may lack.
       image_size: height and width in pixels; None: the net's own.
+      label_offset: the label that the first class has in the shards; None: as the data say.
       steps: how many steps the run has in all; or
       epochs: how many times each training picture is shown. Neither: 10 epochs.
       batch_size: pictures a step.
@@ -121,6 +122,7 @@ class TrainConfig:
     exclude: tuple[str, ...] | None = None
     allow_missing: str | None = None
     image_size: int | None = None
+    label_offset: int | None = None
     steps: int | None = None
     epochs: int | None = None
     batch_size: int = 32

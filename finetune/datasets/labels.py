@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from finetune.datasets.dataset import Dataset, Split
 
 LABELS_FILE = "labels.txt"
+BACKGROUND = "background"
+"""Name of a class before those of the data, as in the published nets with 1001 classes."""
+
 _NUMBERED_LINE = re.compile(r"(\d+):(.*)")
 
 
@@ -159,6 +163,47 @@ def check_labels(dataset: Dataset) -> dict[str, tuple[int, ...]]:
         check_labels_file(dataset.path, dataset.classes)
     _check_texts(dataset)
     return counts
+
+
+def with_label_offset(dataset: Dataset, label_offset: int) -> Dataset:
+    """The dataset with its first class at another label: classes before it left out, or put in.
+
+    Args:
+      dataset: as it says itself where its labels begin.
+      label_offset: the label that the first class is to have in the shards. A larger one leaves
+        the first classes out, such as a background that no picture shows; a smaller one puts
+        BACKGROUND before them.
+
+    Raises:
+      DataError: pictures have a class that is left out, or there is room for one background only.
+    """
+    more = label_offset - dataset.label_offset
+    if more == 0:
+        return dataset
+    if more > 0:
+        counts = check_labels(dataset)
+        shown = {split: sum(of[:more]) for split, of in counts.items() if any(of[:more])}
+        if shown or more >= len(dataset.classes):
+            raise DataError(
+                f"{dataset.path}: labels from {label_offset} on leave out classes that have pictures.",
+                expected=f"no pictures of {', '.join(dataset.classes[:more])}",
+                received=", ".join(f"{count} in {split}" for split, count in shown.items()),
+                next_step=f"Its labels begin at {dataset.label_offset}.",
+            )
+        classes = dataset.classes[more:]
+    elif label_offset == dataset.label_offset - 1 >= 0 and BACKGROUND not in dataset.classes:
+        classes = (BACKGROUND, *dataset.classes)
+    else:
+        raise DataError(
+            f"{dataset.path}: labels cannot begin at {label_offset}.",
+            expected=f"{dataset.label_offset}, as they do",
+            received=label_offset,
+        )
+    splits = {
+        name: replace(split, label_offset=label_offset) for name, split in dataset.splits.items()
+    }
+    # The counts go with the classes that labels.txt has.
+    return replace(dataset, classes=classes, splits=splits, counts={})
 
 
 def _check_texts(dataset: Dataset) -> None:

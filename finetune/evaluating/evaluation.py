@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from checkpoints.errors import DataError, NotFoundError, UnsupportedError, UsageError, listed
 from checkpoints.progress import SILENT, Progress
 from finetune.datasets.dataset import Dataset, is_dataset_directory
-from finetune.datasets.labels import check_labels
+from finetune.datasets.labels import BACKGROUND, check_labels, with_label_offset
 from finetune.datasets.record_index import read_index
 from finetune.datasets.sources import idx
 from finetune.evaluating.averages_lag import Lag, measure_lag
@@ -35,9 +35,6 @@ BATCH_SIZE = 32
 LAG_PICTURES = 128
 """How many pictures tell whether the moving averages of a run lag."""
 
-BACKGROUND = "background"
-"""Name of a class before those of the data, as in the published nets with 1001 classes."""
-
 
 def evaluate(
     model: str | Path | Model,
@@ -47,6 +44,7 @@ def evaluate(
     net: str | None = None,
     options: NetOptions = NO_OPTIONS,
     limit: int | None = None,
+    label_offset: int | None = None,
     description: Description | None = None,
     batch_statistics: bool = False,
     trust: bool = False,
@@ -61,6 +59,7 @@ def evaluate(
       net: the net of a checkpoint.
       options: with net, the preprocessing and the image size, where they are not the usual ones.
       limit: how many pictures of the split at most, from its first; None: all.
+      label_offset: the label that the first class has in the shards; None: as the data say.
       description: what a graph of another program does not say itself.
       batch_statistics: a diagnostic: batch norm by the statistics of each batch in place of its
         moving averages. The result's `lag` compares the two.
@@ -81,6 +80,8 @@ def evaluate(
     )
     diagnosed = with_batch_statistics(opened) if batch_statistics else None
     dataset = data if isinstance(data, Dataset) else open_data(data, progress, model)
+    if label_offset is not None:
+        dataset = with_label_offset(dataset, label_offset)
     split = split or default_split(data, dataset)
     count = min(dataset.split(split).count, limit or sys.maxsize)
     check_labels(dataset)

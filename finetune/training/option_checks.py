@@ -115,6 +115,7 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("epochs", "a whole number from 1", is_positive),
     ("batch_size", "a whole number from 1", is_positive),
     ("image_size", "a whole number from 1", is_positive),
+    ("label_offset", "a whole number from 0", is_counting),
     ("eval_every", "a whole number from 1", is_positive),
     ("keep", "a whole number from 1", is_positive),
     ("patience", "a whole number from 1", is_positive),

@@ -10,7 +10,7 @@ from checkpoints.errors import DataError, RunError, listed
 from checkpoints.progress import SILENT, Progress
 from finetune.config import TrainConfig
 from finetune.datasets.dataset import is_dataset_directory, read_dataset
-from finetune.datasets.labels import check_labels
+from finetune.datasets.labels import check_labels, with_label_offset
 from finetune.evaluating.multi_label import refuse_options
 from finetune.planning import refuse_unknown_scopes
 from finetune.report import write_report
@@ -109,6 +109,8 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
         before_building=weights_found,
         progress=progress,
     )
+    if config.label_offset is not None:
+        dataset = with_label_offset(dataset, config.label_offset)
     training = dataset.splits.get("train")
     if training is None or training.count == 0:
         raise DataError(

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import DataError, NotFoundError, PlanError, UnsupportedError, UsageError
+from checkpoints.errors import NotFoundError, PlanError, UnsupportedError, UsageError
 from scripts.classic import slim
 from scripts.classic.flags import Flag, Idle, classic, finish
 from scripts.main import main
 from scripts.output import Output
 
 if TYPE_CHECKING:
-    from finetune.datasets.dataset import Dataset
     from finetune.evaluating.scores import Evaluation
     from finetune.model import Model
     from finetune.nets.file_options import NetOptions
@@ -72,19 +71,21 @@ def command(output: Output, **flags: Any) -> None:
     family = resolve(path)
     if flags["moving_average_decay"] is not None:
         _require_averages(family.prefix)
-    dataset = _shifted(read_dataset(Path(flags["dataset_dir"])), flags["labels_offset"])
-    offset = dataset.label_offset - flags["labels_offset"]
+    dataset = read_dataset(Path(flags["dataset_dir"]))
+    label_offset = slim.label_offset(dataset, flags["labels_offset"])
     limit = flags["max_num_batches"] and flags["max_num_batches"] * flags["batch_size"]
     is_run, kind, size = _run_of(path, family.prefix, net, flags)
     options = NetOptions(preprocessing=kind, image_size=size)
     averages = flags["moving_average_decay"] is not None
     model = _open(family.prefix, None if is_run else net, options, averages, output)
     if not model.classes:
-        # What has no names for its classes gets told where the data's begin.
-        model = replace(model, metadata=replace(model.metadata, label_offset=offset))
+        # --labels_offset alone says where the classes of the data begin.
+        model = replace(model, metadata=replace(model.metadata, label_offset=0))
     output.say(f"Evaluating {family.prefix}")
     split = flags["dataset_split_name"]
-    found = evaluate(model, dataset, split=split, limit=limit, progress=output)
+    found = evaluate(
+        *(model, dataset), split=split, limit=limit, label_offset=label_offset, progress=output
+    )
     figures = {"eval/Accuracy": found.accuracy, "eval/Recall_5": _recall(found)}
     _write_events(Path(flags["eval_dir"]), figures, found.step or 0)
     words: list[str | Path] = ["slimtune", "evaluate", path, Path(flags["dataset_dir"])]
@@ -94,6 +95,7 @@ def command(output: Output, **flags: Any) -> None:
         words += ["--preprocessing", kind] if kind else []
         words += ["--image-size", str(size)] if size else []
     words += ["--limit", str(limit)] if limit else []
+    words += [] if label_offset is None else ["--label-offset", str(label_offset)]
     value = {"checkpoint": str(family.prefix), "data": flags["dataset_dir"], **found.as_json()}
     lines = [f"{name}[{_float32(share)}]" for name, share in figures.items()]
     finish(output, {**value, **figures}, lines, shell_words(*words))
@@ -110,35 +112,6 @@ def _require_averages(prefix: Path) -> None:
                 expected="variables NAME/ExponentialMovingAverage",
                 next_step="Leave --moving_average_decay out.",
             )
-
-
-def _shifted(dataset: Dataset, labels_offset: int) -> Dataset:
-    """The dataset without the classes before the offset, which are no class of the net.
-
-    Raises:
-      DataError: pictures have one of these classes.
-    """
-    from finetune.datasets.labels import check_labels
-
-    more = labels_offset - dataset.label_offset
-    if more <= 0:
-        return dataset
-    shown = {
-        split: sum(counts[:more])
-        for split, counts in check_labels(dataset).items()
-        if any(counts[:more])
-    }
-    if shown:
-        raise DataError(
-            f"{dataset.path}: --labels_offset={labels_offset} leaves out classes that have pictures.",
-            expected=f"no pictures of {', '.join(dataset.classes[:more])}",
-            received=", ".join(f"{count} in {split}" for split, count in shown.items()),
-            next_step="Leave --labels_offset out.",
-        )
-    splits = {
-        name: replace(split, label_offset=labels_offset) for name, split in dataset.splits.items()
-    }
-    return replace(dataset, classes=dataset.classes[more:], splits=splits, counts={})
 
 
 def _run_of(

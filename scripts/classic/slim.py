@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkpoints.errors import NotFoundError, UnsupportedError
+from checkpoints.errors import NotFoundError
 from scripts.classic.flags import Flag, Idle, Refused
 
 if TYPE_CHECKING:
@@ -146,14 +146,6 @@ def count_classes(dataset_name: str, dataset_dir: str, labels_offset: int) -> in
     return CLASSES[dataset_name] - labels_offset
 
 
-def refuse_offset(dataset: Dataset, labels_offset: int) -> None:
-    """Raises UnsupportedError where training would need other labels than the dataset has."""
-    if labels_offset > dataset.label_offset:
-        raise UnsupportedError(
-            f"The labels of {dataset.path} count from {dataset.label_offset}: "
-            f"--labels_offset={labels_offset} would leave out {dataset.classes[0]!r}.",
-            expected=f"--labels_offset={dataset.label_offset}",
-            received=f"--labels_offset={labels_offset}",
-            next_step="Where the first line of labels.txt is no class but the background, take it "
-            "out: the class names in the records then say that labels count from 1.",
-        )
+def label_offset(dataset: Dataset, labels_offset: int) -> int | None:
+    """What --label-offset has to say; None where the dataset says the same."""
+    return None if labels_offset == dataset.label_offset else labels_offset

@@ -126,9 +126,6 @@ def command(output: Output, **flags: Any) -> None:
             next_step="Build a dataset whose split train holds these pictures: slimtune data build.",
         )
     dataset = read_dataset(Path(flags["dataset_dir"]))
-    slim.refuse_offset(dataset, flags["labels_offset"])
-    if dataset.label_offset > flags["labels_offset"]:
-        output.say("Labels count from 1: the net gets no class for the background.")
     run = Run(Path(flags["train_dir"]))
     _refuse_other_checkpoints(run)
     config = make_config(flags, dataset)
@@ -182,6 +179,7 @@ def make_config(flags: dict[str, Any], dataset: Dataset) -> TrainConfig:
         allow_missing=".*" if is_restored and flags["ignore_missing_vars"] else None,
         preprocessing=slim.other_preprocessing(net, flags["preprocessing_name"]),
         image_size=flags["train_image_size"],
+        label_offset=slim.label_offset(dataset, flags["labels_offset"]),
         steps=flags["max_number_of_steps"],
         batch_size=flags["batch_size"],
         optimizer=optimizer,

@@ -37,6 +37,12 @@ CONFUSIONS_SHOWN = 5
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help="Score the first N pictures alone."
 )
+@click.option(
+    "--label-offset",
+    type=click.IntRange(0),
+    metavar="N",
+    help="The label of the first class, where the data do not say it: 1 leaves a background out.",
+)
 @foreign_options
 @click.option(
     "--watch",
@@ -70,6 +76,7 @@ def command(
     net: str | None,
     image_size: int | None,
     limit: int | None,
+    label_offset: int | None,
     preprocessing: str | None,
     labels: str | None,
     is_watching: bool,
@@ -92,8 +99,8 @@ def command(
     if net is None and image_size is not None:
         raise click.UsageError("--image-size goes with --net.")
     if is_watching:
-        if image_size is not None or limit is not None:
-            raise click.UsageError("--watch takes neither --image-size nor --limit.")
+        if (image_size, limit, label_offset) != (None, None, None):
+            raise click.UsageError("--watch takes no --image-size, --limit or --label-offset.")
         _watch(output, model, data, split, net, timeout, interval, batch_statistics, trust)
         return
     if timeout is not None or interval is not None:
@@ -108,6 +115,7 @@ def command(
         net=net,
         options=NetOptions(preprocessing=preprocessing if net else None, image_size=image_size),
         limit=limit,
+        label_offset=label_offset,
         description=describe(None if net else preprocessing, labels),
         batch_statistics=batch_statistics,
         trust=trust,

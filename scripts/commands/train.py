@@ -34,6 +34,12 @@ from scripts.verb import verb
 @click.option("--steps", type=int, metavar="N", help="Steps of the whole run.")
 @click.option("--epochs", type=int, metavar="N", help="Or how often each picture is shown; 10.")
 @click.option("--batch-size", type=int, metavar="N", help="Pictures a step; 32.")
+@click.option(
+    "--label-offset",
+    type=int,
+    metavar="N",
+    help="The label of the first class, where the data do not say it: 1 leaves a background out.",
+)
 @rate_options
 @unfreeze_options
 @head_options

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from checkpoints.errors import DataError
 from finetune.datasets.dataset import is_dataset_directory, read_dataset
-from finetune.datasets.labels import check_labels
+from finetune.datasets.labels import check_labels, with_label_offset
 from finetune.datasets.record_index import read_index
 from finetune.datasets.records import make_example, write_records
 from finetune.training_data import find_dataset
@@ -138,3 +140,17 @@ def test_a_split_in_one_file_as_slim_writes_mnist(tmp_path):
     dataset = read_dataset(directory)
     assert (dataset.name, dataset.classes) == ("mnist", ("zero", "one", "two"))
     assert {name: split.count for name, split in dataset.splits.items()} == {"train": 6, "test": 3}
+
+
+def test_a_background_is_left_out_or_put_in(tmp_path):
+    counted = write(tmp_path / "counted", (1, 2, 3), names=("background", *NAMES), texts=None)
+    dataset = read_dataset(counted)
+    without = with_label_offset(dataset, 1)
+    assert (without.classes, without.label_offset) == (NAMES, 1)
+    assert check_labels(without)["train"] == check_labels(dataset)["train"][1:]
+    assert with_label_offset(without, 0).classes == ("background", *NAMES)
+    assert with_label_offset(without, 1) is without
+    with pytest.raises(DataError, match="labels from 2 on leave out classes that have pictures"):
+        with_label_offset(dataset, 2)
+    with pytest.raises(DataError, match="labels cannot begin at 0"):
+        with_label_offset(replace(without, classes=("background", "a", "b")), 0)

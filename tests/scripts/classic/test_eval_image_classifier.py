@@ -129,7 +129,7 @@ def test_an_offset_leaves_the_background_out(
         *("classic", "eval_image_classifier", f"--checkpoint_path={four}", "--model_name=tiny"),
         *(f"--dataset_dir={colours}", "--dataset_split_name=validation", "--labels_offset=1"),
     )
-    assert code == 1 and "leaves out classes that have pictures" in err
+    assert code == 1 and "labels from 1 on leave out classes that have pictures" in err
 
 
 def test_what_contradicts_the_run_is_refused(slimtune, tiny_net, colour_model, colours, tmp_path):

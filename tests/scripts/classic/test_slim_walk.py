@@ -201,6 +201,10 @@ def walk_through(walk: Walk, checkpoint: Path, answers: str, size: int, image: P
         first_heads = {name: after[name] for name in after if after.role(name) == "model"}
     assert f"  slimtune train {walk.dataset} --run {run} --net {walk.net} " in err
 
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    assert "it goes on" in walk.train_heads(checkpoint)
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+
     scores = walk.evaluate(run)
     assert set(scores) == {"eval/Accuracy", "eval/Recall_5"}
     assert scores["eval/Recall_5"] == 1.0
