@@ -161,6 +161,7 @@ def test_another_file_than_the_first_time(http_server, get, tmp_path):
         (gzip.compress(b"x" * 2000), "is not an archive|cut or damaged"),
         (None, "holds no pictures"),
     ],
+    ids=["html", "gzip of no archive", "no pictures"],
 )
 def test_what_came_is_no_archive_of_flowers(http_server, get, tmp_path, body, said):
     http_server.add_archive(ARCHIVE, {"other/readme.txt": b"x"})

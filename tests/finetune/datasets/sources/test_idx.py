@@ -166,6 +166,7 @@ def test_files_that_are_no_pictures(tmp_path, data, said):
         b"\x1f\x8b\x08 nothing",
         b"plain",
     ],
+    ids=["cut", "no pictures", "no gzip after its first bytes", "plain"],
 )
 def test_files_that_are_no_gzip(tmp_path, data):
     write(tmp_path / "digits")
