@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkpoints.errors import OutputError
 from checkpoints.progress import Task
+from checkpoints.temporary_names import without_temporary_names
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -112,7 +113,7 @@ class Output:
 
     def say(self, text: str) -> None:
         """One line on stderr, above the bars where there are any."""
-        text = printable(text)
+        text = printable(without_temporary_names(text))
         if self._bars is not None:
             self._bars.console.print(text, markup=False, highlight=False)
         else:

@@ -173,7 +173,7 @@ def _finish(output: Output, folder: Path, name: str, old: OldDataset, is_there: 
         value,
         [f"{done} {folder}: {shown}; {len(dataset.classes)} classes."],
         shell_words("slimtune", "data", "download", name, pictures),
-        shell_words("slimtune", "data", "build", pictures, folder),
+        shell_words("slimtune", "data", "build", pictures, Path(f"{name}-data")),
     )
 
 

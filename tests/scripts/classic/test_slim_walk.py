@@ -76,7 +76,7 @@ class Walk:
     def train_all(self) -> str:
         return self.train(self.train_dir / "all", self.train_dir, "0.0001")
 
-    def evaluate(self, directory: Path) -> dict[str, float]:
+    def evaluate(self, directory: Path, *more: str) -> dict[str, float]:
         out, _ = self.type(
             "eval_image_classifier",
             "--alsologtostderr",
@@ -86,6 +86,7 @@ class Walk:
             "--dataset_split_name=validation",
             f"--dataset_dir={self.dataset}",
             f"--model_name={self.net}",
+            *more,
         )
         lines = [re.fullmatch(r"(eval/\w+)\[(\S+)\]", line) for line in out.splitlines()]
         return {match[1]: float(match[2]) for match in lines if match}
@@ -218,7 +219,7 @@ def walk_through(walk: Walk, checkpoint: Path, answers: str, size: int, image: P
     with checkpoints.open(run / "all" / last) as everything:
         moved = [n for n, value in first_heads.items() if not np.array_equal(value, everything[n])]
     assert len(moved) > len(first_heads) * 0.9
-    assert set(walk.evaluate(run / "all")) == set(scores)
+    assert set(walk.evaluate(run / "all", f"--eval_image_size={size + 4}")) == set(scores)
 
     graph = walk.export()
     exported = tf.compat.v1.GraphDef.FromString(graph.read_bytes())
