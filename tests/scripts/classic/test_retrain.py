@@ -205,6 +205,50 @@ def test_what_cannot_be_is_refused_before_anything_is_built(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], {"eval_every": None, "augment": "none", "steps": 4000, "batch_size": 100}),
+        (["--random_crop=10"], {"augment": "full", "keep": 3}),
+        (
+            ["--eval_step_interval=7", "--learning_rate=0.5"],
+            {"eval_every": 7, "learning_rate": 0.5},
+        ),
+        (
+            [
+                *("--eval_step_interval=20", "--intermediate_store_frequency=30"),
+                "--how_many_training_steps=100",
+            ],
+            # A checkpoint at each of both, all of them kept.
+            {"eval_every": 10, "keep": 10, "steps": 100},
+        ),
+    ],
+)
+def test_flags_become_options_of_train(
+    slimtune, trunk, monkeypatch, colour_pictures, tmp_path, flags, expected
+):
+    from checkpoints.errors import RunError
+
+    given = []
+
+    def train(config, progress):
+        given.append(config)
+        raise RunError("Enough.")
+
+    monkeypatch.setattr("finetune.training.training.train", train)
+    monkeypatch.setattr("finetune.datasets.build.build", lambda *paths, **options: None)
+    code, _, err = slimtune(
+        *("classic", "retrain", f"--image_dir={colour_pictures}", f"--tfhub_module={trunk}"),
+        *(f"--summaries_dir={tmp_path / 'logs'}", *flags),
+    )
+    assert code == 1 and "Enough." in err
+    assert {name: getattr(given[0], name) for name in expected} == expected
+    assert (given[0].net, given[0].optimizer, given[0].overwrite) == (str(trunk), "sgd", True)
+    assert ("as slimtune train --augment full does it" in err) == (
+        "augment" in expected and bool(flags)
+    )
+
+
 def test_an_architecture_keeps_the_input_it_had(retrained, tmp_path):
     from scripts.classic.retrain_graph import OldNames, with_old_names
 
