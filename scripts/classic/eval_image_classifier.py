@@ -74,7 +74,7 @@ def command(output: Output, **flags: Any) -> None:
     dataset = read_dataset(Path(flags["dataset_dir"]))
     label_offset = slim.label_offset(dataset, flags["labels_offset"])
     limit = flags["max_num_batches"] and flags["max_num_batches"] * flags["batch_size"]
-    is_run, kind, size = _run_of(path, family.prefix, net, flags)
+    is_run, kind, size = _run_of(family.prefix, net, flags)
     options = NetOptions(preprocessing=kind, image_size=size)
     averages = flags["moving_average_decay"] is not None
     model = _open(family.prefix, None if is_run else net, options, averages, output)
@@ -114,9 +114,7 @@ def _require_averages(prefix: Path) -> None:
             )
 
 
-def _run_of(
-    path: Path, prefix: Path, net: str, flags: dict[str, Any]
-) -> tuple[bool, str | None, int | None]:
+def _run_of(prefix: Path, net: str, flags: dict[str, Any]) -> tuple[bool, str | None, int | None]:
     """Whether the checkpoint is evaluated with what its run says; else preprocessing and size.
 
     Raises:

@@ -138,7 +138,7 @@ def command(output: Output, **flags: Any) -> None:
         config = dataclasses.replace(
             config, checkpoint=stored.checkpoint, exclude=stored.exclude, resume=True
         )
-    if flags["max_number_of_steps"] is None:
+    elif flags["max_number_of_steps"] is None:
         output.say(
             f"No --max_number_of_steps: training ends after ten epochs, "
             f"{config.total_steps(dataset.split('train').count)} steps. The same line with more "
