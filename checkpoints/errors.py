@@ -137,11 +137,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def near_names(name: str, names: Sequence[str], limit: int = 5) -> list[str]:
-    """Names that are spelt like `name`, case aside, nearest first."""
+    """Names that begin with `name`, then those spelt like it, nearest first; case aside."""
     import difflib
 
     by_lower: dict[str, str] = {}
     for candidate in names:
         by_lower.setdefault(candidate.lower(), candidate)
-    near = difflib.get_close_matches(name.lower(), list(by_lower), n=limit, cutoff=0.6)
-    return [by_lower[found] for found in near]
+    typed = name.lower()
+    longer = [found for found in by_lower if len(typed) > 3 and found.startswith(typed)]
+    near = difflib.get_close_matches(typed, list(by_lower), n=limit, cutoff=0.6)
+    return [by_lower[found] for found in dict.fromkeys([*longer, *near])][:limit]

@@ -6,6 +6,7 @@ Applications", 2017, table 1.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from exporters.runtime import load_tensorflow
@@ -29,6 +30,33 @@ BLOCKS = (
 """Stride of each depthwise convolution and channels of the pointwise one after it."""
 
 MINIMUM_DEPTH = 8
+
+
+def convolutions(is_training: bool, batch_norm_decay: float) -> AbstractContextManager[Any]:
+    """How the convolutions of both MobileNets are built: batch norm, then relu6.
+
+    Args:
+      is_training: training mode for batch norm.
+      batch_norm_decay: share of the old moving average that an update keeps.
+    """
+    tf = load_tensorflow()
+    slim = load_slim()
+    batch_norm = {
+        "center": True,
+        "scale": True,
+        "decay": batch_norm_decay,
+        "epsilon": 0.001,
+        "is_training": is_training,
+    }
+    scope: AbstractContextManager[Any] = slim.arg_scope(
+        [slim.conv2d, slim.separable_conv2d],
+        activation_fn=tf.nn.relu6,
+        normalizer_fn=slim.batch_norm,
+        normalizer_params=batch_norm,
+        weights_initializer=tf.compat.v1.truncated_normal_initializer(stddev=0.09),
+        padding="SAME",
+    )
+    return scope
 
 
 def mobilenet_v1(
@@ -58,24 +86,9 @@ def mobilenet_v1(
     def depth(channels: int) -> int:
         return max(int(channels * depth_multiplier), MINIMUM_DEPTH)
 
-    batch_norm = {
-        "center": True,
-        "scale": True,
-        "decay": 0.9997,
-        "epsilon": 0.001,
-        "is_training": is_training,
-    }
-    layers = [slim.conv2d, slim.separable_conv2d]
     with (
         tf.compat.v1.variable_scope("MobilenetV1", "MobilenetV1", [images]),
-        slim.arg_scope(
-            layers,
-            activation_fn=tf.nn.relu6,
-            normalizer_fn=slim.batch_norm,
-            normalizer_params=batch_norm,
-            weights_initializer=tf.compat.v1.truncated_normal_initializer(stddev=0.09),
-            padding="SAME",
-        ),
+        convolutions(is_training, batch_norm_decay=0.9997),
     ):
         net = slim.conv2d(images, depth(32), [3, 3], stride=2, scope="Conv2d_0")
         end_points["Conv2d_0"] = net
@@ -103,5 +116,5 @@ def mobilenet_v1(
             )
             logits = tf.squeeze(net, [1, 2], name="SpatialSqueeze")
         end_points["Logits"] = logits
-        end_points["Predictions"] = tf.nn.softmax(logits, name="Predictions")
+        end_points["Predictions"] = slim.softmax(logits, scope="Predictions")
     return logits, end_points
