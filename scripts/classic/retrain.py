@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import UsageError
+from checkpoints.errors import DownloadError, UsageError
 from scripts.classic.flags import Flag, Idle, classic, finish
 from scripts.main import main
 from scripts.output import Output
@@ -129,6 +129,7 @@ def command(output: Output, **flags: Any) -> None:
         final=flags["final_tensor_name"],
         in_unit_range=not old.startswith(tuple(OLD_INPUTS)),
     )
+    _fetch(trunk, progress)
     run = Run(Path(flags["summaries_dir"]))
     data = built_beside(run.directory)
     _warn_of_groups(Path(flags["image_dir"]), progress)
@@ -178,6 +179,26 @@ def _check(flags: Mapping[str, Any]) -> None:
             expected="percentages from 0, together below 100; steps between evaluations from 1",
             received=" ".join(f"--{name}={flags[name]}" for name in dict.fromkeys(wrong)),
         )
+
+
+def _fetch(trunk: Trunk, progress: Progress) -> None:
+    """Gets the weights before pictures are read.
+
+    Raises:
+      DownloadError: they cannot be had.
+    """
+    from finetune.weights import find_weights
+
+    try:
+        find_weights(trunk.net, trunk.checkpoint, progress=progress)
+    except DownloadError as error:
+        raise DownloadError(
+            error.message,
+            expected=error.expected,
+            received=error.received,
+            next_step=f"slimtune download {trunk.checkpoint or trunk.net} tells how else to get it."
+            " The small base that ships with slimtune needs no download: --tfhub_module=sample.",
+        ) from error
 
 
 def _warn_of_groups(images: Path, progress: Progress) -> None:

@@ -189,6 +189,7 @@ def test_the_commands_of_today_are_named(retrained, trunk):
         (["--testing_percentage=60", "--validation_percentage=40"], 2, "nothing to train on"),
         (["--eval_step_interval=0"], 2, "Received: --eval_step_interval=0"),
         (["--architecture=inception_v9"], 1, "There is no net for --architecture=inception_v9."),
+        (["--tfhub_module=sample.pb"], 1, "There is no net for --tfhub_module=sample.pb."),
         (["--saved_model_dir=."], 1, "is already there"),
         (["--logging_verbosity=loud"], 2, "Received: loud"),
     ],
@@ -203,6 +204,21 @@ def test_what_cannot_be_is_refused_before_anything_is_built(
     assert found == code
     assert said in err and "Traceback" not in err
     assert not list(tmp_path.iterdir())
+
+
+def test_weights_that_cannot_be_had_are_told_before_pictures_are_read(
+    slimtune, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("SLIMTUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SLIMTUNE_MIRROR", "http://127.0.0.1:9")
+    code, _, err = slimtune(
+        *("classic", "retrain", f"--image_dir={tmp_path}", f"--summaries_dir={tmp_path / 'logs'}"),
+        "--tfhub_module=https://tfhub.dev/google/imagenet/inception_v1/feature_vector/1",
+    )
+    assert code == 1
+    assert "Next: slimtune download inception_v1 tells how else to get it." in err
+    assert "--tfhub_module=sample.\n" in err
+    assert not list(tmp_path.glob("logs*"))
 
 
 @pytest.mark.parametrize(
