@@ -11,6 +11,7 @@ from typing import Any
 _EXPORTS = {
     "BoundPlan": "finetune.planning",
     "Evaluation": "finetune.evaluating.scores",
+    "MnistResult": "finetune.mnist_cases",
     "Prediction": "finetune.prediction",
     "RunResult": "finetune.training.result",
     "TrainConfig": "finetune.config",
@@ -18,6 +19,7 @@ _EXPORTS = {
     "compare": "finetune.evaluating.comparison",
     "features": "finetune.feature_file",
     "evaluate": "finetune.evaluating.evaluation",
+    "mnist": "finetune.mnist_cases",
     "partition": "finetune.planning",
     "plan": "finetune.planning",
     "predict": "finetune.prediction",

@@ -26,25 +26,26 @@ def array_batches(
     """The pictures of one .npy file, in batches; values are passed on as they are.
 
     Args:
-      file: [size, size, 3], or [count, size, size, 3]; any real dtype.
+      file: [size, size, channels], or [count, size, size, channels]; any real dtype.
       preprocessing: whose range the values should be in.
       batch_size: pictures a batch.
       progress: warned where the values do not fit the range.
 
     Yields:
-      Names (`x.npy`, of several pictures `x.npy[3]`), float32 [<= batch_size, size, size, 3],
+      Names (`x.npy`, of several pictures `x.npy[3]`), float32 [<= batch_size, size, size, channels],
       and 1 with the last batch, else 0.
 
     Raises:
       DataError: the file is no such array, or a value is no number.
     """
     array = _open(file)
-    size = preprocessing.image_size
+    size, channels = preprocessing.image_size, preprocessing.channels
     images = array[None] if array.ndim == 3 else array
-    if images.shape[1:] != (size, size, 3) or not len(images) or images.dtype.kind not in "fiu":
+    is_input = images.shape[1:] == (size, size, channels) and images.dtype.kind in "fiu"
+    if not is_input or not len(images):
         raise DataError(
             f"{file} is not the net's input.",
-            expected=f"numbers [{size}, {size}, 3] or [count, {size}, {size}, 3]",
+            expected=f"numbers [{size}, {size}, {channels}] or [count, {size}, {size}, {channels}]",
             received=f"{array.dtype} {list(array.shape)}",
         )
     _compare_range(file, images, preprocessing, batch_size, progress)

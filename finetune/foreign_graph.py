@@ -32,7 +32,7 @@ def describe_graph(graph: Graph, description: Description, progress: Progress = 
     """The metadata of a graph without any: input and answers as its signature says, or guessed.
 
     Args:
-      graph: with one input of pictures, [?, size, size, 3].
+      graph: with one input of pictures, [?, size, size, channels].
       description: what the file cannot say.
       progress: told what was taken.
 
@@ -40,21 +40,22 @@ def describe_graph(graph: Graph, description: Description, progress: Progress = 
       GraphError: inputs or outputs are not clear, or the labels have another number of classes.
       DataError: the file of labels is none.
     """
+    channels = Preprocessing(description.preprocessing, 1).channels
     output = resolve_outputs(graph, (), None, progress)[0]
     inputs = placeholders(prune(graph, (output,)).graph)
     shapes = [(tensor, graph.shape(tensor)) for tensor in inputs]
     pictures = [
         (tensor, shape[1])
         for tensor, shape in shapes
-        if shape is not None and len(shape) == 4 and shape[3] == 3
+        if shape is not None and len(shape) == 4 and shape[3] == channels
         if shape[1] is not None and shape[1] == shape[2]
     ]
     if len(pictures) != 1:
         raise GraphError(
             f"{graph.label} does not say where pictures go in.",
-            expected="one placeholder [?, size, size, 3]",
+            expected=f"one placeholder [?, size, size, {channels}]",
             received=", ".join(f"{tensor} {shape}" for tensor, shape in shapes) or "no placeholder",
-            next_step="Make one with slimtune convert --inputs 'NAME[=?x224x224x3]'.",
+            next_step=f"Make one with slimtune convert --inputs 'NAME[=?x224x224x{channels}]'.",
         )
     tensor, size = pictures[0]
     classes = () if description.labels is None else read_labels(description.labels)

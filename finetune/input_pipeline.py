@@ -30,7 +30,8 @@ from finetune.preprocessing import Preprocessing
 _CHUNK = 32
 """Records read by one call into Python."""
 
-_ENDLESS = 1 << 62
+ENDLESS = 1 << 62
+"""Where the numbers of batches end that have no end."""
 
 _Features = Sequence[tuple[Any, Sequence[int | None]]]
 """Type and shape of each thing that is known of a record."""
@@ -64,7 +65,7 @@ def training_dataset(
       threads: that decode at the same time; None: as many as there are cores.
 
     Returns:
-      A tf.data.Dataset of (images [batch_size, size, size, 3] float32 RGB in the
+      A tf.data.Dataset of (images [batch_size, size, size, channels] float32 in the
       preprocessing's value range, labels [batch_size] int64; where pictures may have several
       classes, 0 or 1 for each, [batch_size, classes] int64).
 
@@ -87,7 +88,7 @@ def training_dataset(
         (tf.float32, [None, 4]),
     )
     chunk = min(batch_size, _CHUNK)
-    records = _records(reader.shuffled, start_step * batch_size, _ENDLESS, chunk, features)
+    records = _records(reader.shuffled, start_step * batch_size, ENDLESS, chunk, features)
     records = records.map(prepare, num_parallel_calls=threads or available_cores())
     return _finished(records.batch(batch_size, drop_remainder=True))
 
@@ -118,7 +119,7 @@ def views_dataset(
       threads: that decode at the same time; None: as many as there are cores.
 
     Returns:
-      A tf.data.Dataset of (images [<= batch_size, size, size, 3] float32 RGB in the
+      A tf.data.Dataset of (images [<= batch_size, size, size, channels] float32 in the
       preprocessing's value range, labels [<= batch_size, *label_shape] int64).
     """
     tf = load_tensorflow()
@@ -141,7 +142,7 @@ def views_dataset(
         (tf.int64, []),
         (tf.float32, [None, 4]),
     )
-    last = _ENDLESS if end is None else end
+    last = ENDLESS if end is None else end
     views = _records(pick, start, last, min(batch_size, _CHUNK), features)
     views = views.map(prepare, num_parallel_calls=threads or available_cores())
     return _finished(views.batch(batch_size))
@@ -165,7 +166,7 @@ def evaluation_dataset(
       threads: that decode at the same time; None: as many as there are cores.
 
     Returns:
-      A tf.data.Dataset of (images [<= batch_size, size, size, 3] float32 RGB in the
+      A tf.data.Dataset of (images [<= batch_size, size, size, channels] float32 in the
       preprocessing's value range, labels [<= batch_size] int64, names [<= batch_size] string:
       the picture's file in the source, or its record's place where that is not stored).
 

@@ -67,14 +67,15 @@ def write_inference_graph(
     )
     with atomic_file(run.graph_file) as file:
         file.write(with_metadata(graph, metadata).SerializeToString(deterministic=True))
-    write_json(run.signature_file, _signature(metadata))
+    write_json(run.signature_file, _signature(metadata, preprocessing.channels))
 
 
-def _signature(metadata: Metadata) -> dict[str, Any]:
+def _signature(metadata: Metadata, channels: int) -> dict[str, Any]:
     size = metadata.image_size
+    shape = [None, size, size, channels]
     return {
         "graph": Run.GRAPH,
-        "inputs": [{"name": metadata.input, "dtype": "float32", "shape": [None, size, size, 3]}],
+        "inputs": [{"name": metadata.input, "dtype": "float32", "shape": shape}],
         "outputs": [
             {"name": name, "role": role, "dtype": "float32"}
             for role, name in metadata.outputs.items()

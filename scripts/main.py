@@ -21,11 +21,13 @@ COMMANDS: dict[str, str] = {
     "predict": "scripts.commands.predict",
     "features": "scripts.commands.features",
     "compare": "scripts.commands.compare",
+    "mnist": "scripts.commands.mnist",
     "report": "scripts.commands.report",
     "demo": "scripts.commands.demo",
     "classic": "scripts.commands.classic",
     "bench": "scripts.commands.bench",
     "doctor": "scripts.commands.doctor",
+    "completion": "scripts.commands.completion",
 }
 """Verb -> the module that holds it as `command`, loaded when its help or itself is wanted."""
 

@@ -226,7 +226,9 @@ def _views(
         for view in views:
             pixels = (np.asarray(view) - low) / (high - low) * 255.0
             pixels = np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
-            drawn[label].append(ImageModule.fromarray(pixels))
+            drawn[label].append(
+                ImageModule.fromarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+            )
     return drawn
 
 

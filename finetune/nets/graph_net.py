@@ -33,6 +33,7 @@ from exporters.thawed.initialisers import initial_for
 from exporters.thawed.weights import WeightConstant, find_weights
 from exporters.values import Header
 from finetune.nets.file_options import NetOptions
+from finetune.preprocessing import Preprocessing
 from finetune.slim import load_slim
 
 SUFFIXES = (".pb", ".pbtxt", ".meta")
@@ -82,7 +83,7 @@ class GraphNet(Net):
         """Builds the file's part and a head into the current tf.Graph, as any net's builder.
 
         Args:
-          images: float32 [batch, size, size, 3].
+          images: float32 [batch, size, size, channels].
           num_classes: length of the logits.
           is_training: training mode for the dropout before the logits; the file's part stays in
             inference mode, its batch norms included.
@@ -179,11 +180,13 @@ def read_graph_net(
         bottleneck = _find_bottleneck(whole, options, metadata, progress)
         pictures = _find_input(whole, bottleneck, options, metadata, progress)
         size = _find_size(whole, pictures, options, metadata)
+        preprocessing = _find_preprocessing(options, metadata, progress)
+        channels = Preprocessing(preprocessing, size).channels
         frozen = prepare(
             whole,
             values,
             outputs=[str(bottleneck)],
-            inputs=[f"{pictures}=?x{size}x{size}x3"],
+            inputs=[f"{pictures}=?x{size}x{size}x{channels}"],
             progress=progress,
         )
         graph = Graph(frozen_graph_def(frozen), "graph-def", whole.path)
@@ -202,7 +205,7 @@ def read_graph_net(
         builder="",
         scope=weights[0].name.partition("/")[0] if weights else HEAD,
         image_size=size,
-        preprocessing=_find_preprocessing(options, metadata, progress),  # type: ignore[arg-type]
+        preprocessing=preprocessing,  # type: ignore[arg-type]
         main_head=next(name for name in _head_names() if name not in names),
         bottleneck=BOTTLENECK,
         logits=_LOGITS,
@@ -277,7 +280,7 @@ def _find_input(
     if len(pictures) != 1:
         raise GraphError(
             f"{graph.label} does not say which tensor takes the pictures.",
-            expected="one placeholder [batch, height, width, 3]",
+            expected="one placeholder [batch, height, width, 3], or 1 channel",
             received=listed(map(str, found)) if found else "no placeholder",
             next_step="Name it: --input TENSOR",
         )
@@ -286,7 +289,7 @@ def _find_input(
 
 
 def _could_be_pictures(shape: Shape | None) -> bool:
-    return shape is None or (len(shape) == 4 and shape[3] in (3, None))
+    return shape is None or (len(shape) == 4 and shape[3] in (3, 1, None))
 
 
 def _find_size(

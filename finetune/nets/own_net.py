@@ -16,6 +16,7 @@ from checkpoints.progress import SILENT, Progress
 from checkpoints.published import Net, Paper
 from exporters.runtime import load_tensorflow
 from finetune.nets.file_options import NetOptions
+from finetune.preprocessing import Preprocessing
 from finetune.slim import load_slim, quietly, variables_by_identity
 
 BOTTLENECK = "bottleneck"
@@ -112,8 +113,9 @@ def read_own_net(name: str, options: NetOptions, progress: Progress = SILENT) ->
     size = options.image_size or DEFAULT_SIZE
     preprocessing = options.preprocessing or DEFAULT_PREPROCESSING
     progress.say(f"{name}: pictures of {size} pixels, preprocessing {preprocessing}.")
-    two, main = _shapes(name, function, size, 2)
-    three, _ = _shapes(name, function, size, 3)
+    shape = (size, size, Preprocessing(preprocessing, size).channels)
+    two, main = _shapes(name, function, shape, 2)
+    three, _ = _shapes(name, function, shape, 3)
     heads = [variable for variable, shape in two.items() if three.get(variable) != shape]
     scopes = list(dict.fromkeys(variable.rpartition("/")[0] or variable for variable in heads))
     mains = [scope for scope in scopes if any(_stands_in(v, scope) for v in main & set(heads))]
@@ -142,7 +144,7 @@ def _stands_in(variable: str, scope: str) -> bool:
 
 
 def _shapes(
-    name: str, function: Callable[..., Any], size: int, classes: int
+    name: str, function: Callable[..., Any], shape: tuple[int, int, int], classes: int
 ) -> tuple[dict[str, Sequence[int]], set[str]]:
     """Shapes of all variables, and the names of those that the logits are made with."""
     from finetune.trunk.cut import variables_before
@@ -150,7 +152,7 @@ def _shapes(
     tf = load_tensorflow()
     v1 = tf.compat.v1
     with tf.Graph().as_default(), variables_by_identity():
-        images = v1.placeholder(tf.float32, [None, size, size, 3])
+        images = v1.placeholder(tf.float32, [None, *shape])
         logits, _ = _call(name, function, images, classes, False, {})
         if logits.shape.as_list()[1:] != [classes]:
             raise PlanError(

@@ -21,11 +21,18 @@ from exporters.graph import as_graph
 from exporters.runtime import load_tensorflow
 from finetune.config import TrainConfig
 from finetune.datasets.dataset import Dataset
+from finetune.held_pictures import LIMIT_BYTES, bytes_held, held_dataset
 from finetune.input_pipeline import training_dataset
 from finetune.planning import read_values
 from finetune.preprocessing import Preprocessing
-from finetune.training.precision import has_bfloat16
-from finetune.trunk.cut import before_dropout, find_cut, replace_by_placeholder, variables_before
+from finetune.training.precision import why_float32
+from finetune.trunk.cut import (
+    before_dropout,
+    find_cut,
+    is_rearranged,
+    replace_by_placeholder,
+    variables_before,
+)
 from finetune.trunk.extraction import extract
 from finetune.trunk.frozen import Trunk, freeze_trunk, with_precision
 from finetune.trunk.store import FeatureStore
@@ -44,7 +51,7 @@ class StepBatches:
     """The batches of one phase of training.
 
     Attributes:
-      images: tensor of pictures, float32 [batch, size, size, 3].
+      images: tensor of pictures, float32 [batch, size, size, channels].
       labels: tensor of their classes, int64 [batch]; where pictures may have several, 0 or 1 for
         each, int64 [batch, classes].
       cut: the tensor that steps are fed instead of pictures, or None.
@@ -81,7 +88,10 @@ class StepBatches:
         several = [len(dataset.classes)] if dataset.multi_label else []
         self._iterator = v1.data.Iterator.from_structure(
             (tf.float32, tf.int64),
-            (tf.TensorShape([batch, size, size, 3]), tf.TensorShape([batch, *several])),
+            (
+                tf.TensorShape([batch, size, size, preprocessing.channels]),
+                tf.TensorShape([batch, *several]),
+            ),
         )
         self.images, self.labels = self._iterator.get_next()
         self.cut: Any = None
@@ -117,6 +127,8 @@ class StepBatches:
         """
         bottleneck = before_dropout(bottleneck)
         self.cut = find_cut(fetches, self.images, changing, [self.labels], bottleneck)
+        if self.cut is not None and is_rearranged(self.cut, self.images):
+            self.cut = None
         if self.cut is None:
             self._initializer = self._iterator.make_initializer(self._pictures())
             if self._config.cache == "on" or self._config.views is not None:
@@ -312,7 +324,7 @@ class StepBatches:
     def _find_store(self, trunk: Trunk, views: Views) -> tuple[Trunk, FeatureStore]:
         """The trunk in a precision whose features are all there already, else in the one to take."""
         wanted = self._config.precision
-        choices = [trunk.in_bfloat16, trunk] if has_bfloat16() else [trunk]
+        choices = [trunk] if why_float32() else [trunk.in_bfloat16, trunk]
         for choice in choices:
             if wanted in ("auto", choice.precision):
                 store = _store_of(choice, views)
@@ -347,14 +359,19 @@ class StepBatches:
         ).take(1)
 
     def _pictures(self) -> Any:
-        return training_dataset(
-            self._dataset,
-            self._preprocessing,
-            self._config.batch_size,
-            self._config.seed,
-            augment=self._config.augment or DISTORTED,
-            start_step=self._first,
-        )
+        config = self._config
+        augment = config.augment or DISTORTED
+        size = bytes_held(self._dataset, self._preprocessing)
+        count = self._dataset.split("train").count
+        left = (config.total_steps(count) - self._first) * config.batch_size
+        common = (self._dataset, self._preprocessing, config.batch_size, config.seed)
+        is_shown_again = augment == "none" and left >= 2 * count
+        if is_shown_again and config.cache != "off" and size <= LIMIT_BYTES:
+            self._progress.say(
+                f"Pictures are decoded once and held in memory, {size / 1e6:.1f} MB."
+            )
+            return held_dataset(*common, self._first, progress=self._progress)
+        return training_dataset(*common, augment=augment, start_step=self._first)
 
 
 def _store_of(trunk: Trunk, views: Views) -> FeatureStore:

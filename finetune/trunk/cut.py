@@ -24,6 +24,9 @@ CHANGING_OPS = frozenset(
 )
 """Ops that may give something else for the same picture; what is made with them is not stored."""
 
+REARRANGING_OPS = frozenset({"ExpandDims", "Identity", "Reshape", "Squeeze", "Transpose"})
+"""Ops that give the numbers of their first input, and all of them."""
+
 
 def find_cut(
     fetches: Iterable[Any],
@@ -74,6 +77,13 @@ def variables_before(tensor: Any, variables: Sequence[Any]) -> list[Any]:
     """The variables that a tensor is made with."""
     needed = _ancestors([tensor])
     return [variable for variable in variables if variable.op in needed]
+
+
+def is_rearranged(tensor: Any, images: Any) -> bool:
+    """Whether a tensor holds the numbers of the pictures in another shape or order: no features."""
+    while tensor is not images and tensor.op.type in REARRANGING_OPS:
+        tensor = tensor.op.inputs[0]
+    return tensor is images
 
 
 def before_dropout(tensor: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from checkpoints.errors import GraphError, PlanError, UsageError
 from exporters.runtime import load_tensorflow
 from finetune import TrainConfig, train
-from finetune.nets import build_net
+from finetune.nets import build_net, inference_graph
 from finetune.nets.file_options import NetOptions
 from finetune.nets.own_net import load_function, read_own_net
 from finetune.training.heads import Head
@@ -84,6 +84,13 @@ def test_a_module_that_imports_tf_slim_as_ever_is_a_net_and_takes_hidden_layers(
     assert net.main_head == "N/Logits"
     names, _ = built(net, head=Head((5,)))
     assert "N/Logits/Hidden_1/weights" in names
+
+
+def test_a_function_gets_as_many_channels_as_its_preprocessing_gives(nets):
+    net = read_own_net(f"{nets}:plain", NetOptions(preprocessing="grey", image_size=16))
+    graph = inference_graph(net, 3)
+    shapes = {variable.name: variable.shape for variable in graph.variables}
+    assert shapes["N/c1/weights"] == (3, 3, 1, 4)
 
 
 def test_hidden_layers_that_cannot_be_put_in_are_refused(nets):

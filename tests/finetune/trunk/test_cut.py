@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from exporters.runtime import load_tensorflow
-from finetune.trunk.cut import before_dropout, find_cut, replace_by_placeholder, variables_before
+from finetune.trunk.cut import (
+    before_dropout,
+    find_cut,
+    is_rearranged,
+    replace_by_placeholder,
+    variables_before,
+)
 
 pytestmark = pytest.mark.tensorflow
 
@@ -78,6 +84,15 @@ def test_what_is_random_is_not_stored(chain):
     assert before_dropout(tf.identity(noisy)) is chain.pooled
     twice = chain.pooled * 2.0
     assert before_dropout(twice) is twice
+
+
+def test_pictures_in_another_shape_are_told_from_features(chain):
+    tf = load_tensorflow()
+    flat = tf.reshape(tf.transpose(tf.identity(chain.images), [0, 2, 1, 3]), [4, -1])
+    assert is_rearranged(flat, chain.images)
+    assert is_rearranged(chain.images, chain.images)
+    assert not is_rearranged(2.0 * flat, chain.images)
+    assert not is_rearranged(tf.reshape(chain.pooled, [-1]), chain.images)
 
 
 def test_what_needs_the_pictures_too_cannot_be_cut(chain):
