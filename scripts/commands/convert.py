@@ -210,13 +210,13 @@ def _build_net(
             expected=f"--classes {found}, as its weights have",
             received=classes,
         )
-    size = image_size or (published.image_size if published else weights.net.image_size)
+    size = image_size or weights.image_size
     graph = inference_graph(weights.net, found, size)
     metadata = net_metadata(
         graph,
         weights.net.name,
         (),
-        Preprocessing(weights.net.preprocessing, size),
+        Preprocessing(weights.preprocessing, size),
         label_offset=published.label_offset if published else 0,
     )
     return str(weights.path), {"graph": graph.graph_def, "checkpoint": None, "metadata": metadata}

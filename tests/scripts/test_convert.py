@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -180,6 +181,28 @@ def test_a_registered_net_gives_the_graph(slimtune, tmp_path):
     assert value["metadata"]["image_size"] == 64
     assert value["inputs"][0]["shape"] == [None, 64, 64, 3]
     assert value["verification"]["mode"] == "structure"
+
+
+@pytest.mark.tensorflow
+def test_a_net_takes_pictures_as_its_published_weights_want_them(slimtune, tmp_path, monkeypatch):
+    """As of ResNet-v2, designed for 224 pixels and VGG's preprocessing."""
+    from checkpoints.published import CHECKPOINTS, NETS
+    from finetune.nets import inference_graph
+
+    graph = inference_graph("mobilenet_v1_025", 4, 64)
+    values = {v.name: np.full(v.shape, 0.5, v.dtype) for v in graph.variables}
+    checkpoints.write(tmp_path / "weights.ckpt", values)
+    record = dataclasses.replace(NETS["mobilenet_v1_025"], image_size=64, preprocessing="vgg")
+    monkeypatch.setitem(NETS, record.name, record)
+    weights = CHECKPOINTS["mobilenet_v1_0.25_224"]
+    monkeypatch.setitem(CHECKPOINTS, weights.name, dataclasses.replace(weights, image_size=96))
+    code, out, err = slimtune(
+        *("convert", tmp_path / "weights.ckpt", tmp_path / "m.pb", "--net", record.name, "--json")
+    )
+    assert code == 0, err
+    value = json.loads(out)
+    assert value["inputs"][0]["shape"] == [None, 96, 96, 3]
+    assert value["metadata"]["preprocessing"]["name"] == "inception"
 
 
 def test_thawing(slimtune, saved, tmp_path):
