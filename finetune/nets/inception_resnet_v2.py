@@ -57,13 +57,13 @@ class Residual(NamedTuple):
 
     Attributes:
       name: of the blocks, which are numbered from 1.
-      count: how many follow on each other.
+      repeats: how many follow on each other.
       scale: factor on what is added; section 3.3.
       branches: of each block.
     """
 
     name: str
-    count: int
+    repeats: int
     scale: float
     branches: tuple[Branch, ...]
 
@@ -181,7 +181,7 @@ def _repeat(net: Any, scope: str, blocks: Residual, depth_multiplier: float) -> 
     tf = load_tensorflow()
     v1 = tf.compat.v1
     with v1.variable_scope(scope):
-        for number in range(1, blocks.count + 1):
+        for number in range(1, blocks.repeats + 1):
             with v1.variable_scope(f"{blocks.name}_{number}"):
                 net = _add_branches(net, blocks.branches, blocks.scale, depth_multiplier)
                 net = tf.nn.relu(net)
