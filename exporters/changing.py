@@ -76,11 +76,22 @@ def _finished(
 ) -> tuple[FrozenGraph, Comparison]:
     """The other changes on top, and what compares the outcome with the source."""
     # Running needs TensorFlow, which the file half does without.
-    from exporters.proofs.verification import verify_run
+    from exporters.proofs.verification import ATOL, RTOL, verify_run
+    from exporters.runtimes import verification as of_runtimes
 
     label = str(request.destination)
+    rtol, atol = RTOL, ATOL
+    if changed is not frozen:
+        # Folded filters round otherwise in every layer, as the sums of other runtimes do.
+        rtol, atol = of_runtimes.RTOL, of_runtimes.ATOL
     compare: Comparison = partial(
-        verify_run, frozen, label=label, trust=request.trust, progress=progress
+        verify_run,
+        frozen,
+        label=label,
+        trust=request.trust,
+        rtol=rtol,
+        atol=atol,
+        progress=progress,
     )
     options = request.options
     if options.with_preprocessing is not None:
@@ -88,7 +99,14 @@ def _finished(
 
         joined = join(changed, options.with_preprocessing)
         compare = partial(
-            verify_joined, frozen, joined, label=label, trust=request.trust, progress=progress
+            verify_joined,
+            frozen,
+            joined,
+            label=label,
+            trust=request.trust,
+            rtol=rtol,
+            atol=atol,
+            progress=progress,
         )
         changed = joined.frozen
     if options.compat:

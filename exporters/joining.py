@@ -20,7 +20,7 @@ from exporters.names import TensorName, is_control, node_of, tensor_of
 from exporters.optimising import with_constants
 from exporters.options import PreprocessingGraph
 from exporters.proofs.verdict import Verification
-from exporters.proofs.verification import SEED, Answers
+from exporters.proofs.verification import ATOL, RTOL, SEED, Answers
 from exporters.rewrites.devices import without_devices
 from exporters.rewrites.prune import prune
 from exporters.runtime import GraphRunner
@@ -107,6 +107,8 @@ def verify_joined(
     *,
     label: str,
     trust: bool = False,
+    rtol: float = RTOL,
+    atol: float = ATOL,
     progress: Progress = SILENT,
 ) -> Verification:
     """Runs preprocessing, then the source, on made-up pictures, and compares with the whole file.
@@ -117,6 +119,8 @@ def verify_joined(
       path: the written .pb.
       label: how messages call it.
       trust: whether ops that reach files, the network or Python are run.
+      rtol: what difference is allowed in proportion to the source's answer.
+      atol: and beside it.
       progress: told of every picture.
 
     Raises:
@@ -127,7 +131,7 @@ def verify_joined(
     images = tensor_of(joined_input(frozen))
     inputs, outputs = [str(images)], list(map(str, frozen.outputs))
     values = {name: frozen.values[variable.key] for name, variable in frozen.variables.items()}
-    answers = Answers()
+    answers = Answers(rtol, atol)
     with (
         GraphRunner(joined.preprocessing, [ENCODED], [IMAGES], trust=trust) as first,
         GraphRunner(without_devices(frozen.graph), inputs, outputs, trust=trust) as second,
