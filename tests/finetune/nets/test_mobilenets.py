@@ -19,7 +19,8 @@ from finetune.nets import build_net
 pytestmark = pytest.mark.tensorflow
 
 NAMES = [name for name in NETS if name.startswith("mobilenet_")]
-QUICK = ("mobilenet_v1", "mobilenet_v1_025", "mobilenet_v2", "mobilenet_v2_035")
+QUICK = {"mobilenet_v1": 224, "mobilenet_v1_025": 128, "mobilenet_v2": 224, "mobilenet_v2_035": 96}
+"""Those that are always tested, and at which size; the others are built for 64 pixels."""
 
 ALL = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.long, id=name) for name in NAMES
@@ -80,17 +81,18 @@ V2_BLOCKS = [  # size in, size out, inner channels, channels out; Sandler et al.
 
 
 @cache
-def built(name, size=32, classes=1000):
+def built(name, classes=1000):
     """The net in evaluation mode; its graph, its variables and those that train."""
     v1 = load_tensorflow().compat.v1
+    size = QUICK.get(name, 64)
     with v1.Graph().as_default() as graph:
         images = v1.placeholder(v1.float32, [None, size, size, 3], "images")
         net = build_net(name, images, classes)
         return graph, net, v1.global_variables(), v1.trainable_variables()
 
 
-def shapes(name, size):
-    end_points = built(name, size)[1].end_points
+def shapes(name):
+    end_points = built(name)[1].end_points
     return {name: tuple(tensor.shape.as_list()[1:]) for name, tensor in end_points.items()}
 
 
@@ -112,13 +114,14 @@ def drawn(variables, seed=5):
     return values
 
 
-def pictures(count, size):
+def pictures(name, count):
+    size = QUICK.get(name, 64)
     return np.random.default_rng(count).uniform(-1, 1, (count, size, size, 3)).astype(np.float32)
 
 
 def answers(name, values, images):
     """What the net says with these values of its variables."""
-    graph, net, variables, _ = built(name, images.shape[1])
+    graph, net, variables, _ = built(name)
     v1 = load_tensorflow().compat.v1
     with v1.Session(graph=graph) as session:
         feeds = {v.initializer.inputs[1]: values[v.op.name] for v in variables}
@@ -132,7 +135,7 @@ def test_every_end_point_of_v1_has_its_shape():
         expected[f"Conv2d_{number}_depthwise"] = (size, size, before)
         expected[f"Conv2d_{number}_pointwise"] = (size, size, after)
     expected |= {"AvgPool_1a": (1, 1, 1024), "Logits": (1000,), "Predictions": (1000,)}
-    found = shapes("mobilenet_v1", 224)
+    found = shapes("mobilenet_v1")
     assert found == expected
     assert list(found) == list(expected)
 
@@ -147,14 +150,14 @@ def test_every_end_point_of_v2_has_its_shape():
         expected[f"layer_{number}/output"] = (after, after, channels)
     expected |= {"layer_19": (7, 7, 1280), "global_pool": (1, 1, 1280)}
     expected |= {"Logits": (1000,), "Predictions": (1000,)}
-    found = shapes("mobilenet_v2", 224)
+    found = shapes("mobilenet_v2")
     assert found == expected
     assert list(found) == list(expected)
 
 
 def test_a_narrow_v1_is_as_wide_as_tf_slims():
     """The widths that TF-Slim's mobilenet_v1_test.py has for 0.75 at 128 pixels, at a third."""
-    found = shapes("mobilenet_v1_025", 128)
+    found = shapes("mobilenet_v1_025")
     assert found["Conv2d_0"] == (64, 64, 8)
     assert found["Conv2d_1_pointwise"] == (64, 64, 16)
     assert found["Conv2d_5_pointwise"] == (16, 16, 64)
@@ -163,7 +166,7 @@ def test_a_narrow_v1_is_as_wide_as_tf_slims():
 
 
 def test_channels_of_a_narrow_v2_are_multiples_of_8_and_the_last_convolution_stays_wide():
-    found = shapes("mobilenet_v2_035", 96)
+    found = shapes("mobilenet_v2_035")
     channels = [found[f"layer_{number}"][2] for number in range(1, 20)]
     assert channels == [16, 8, 8, 8, 16, 16, 16, *[24] * 4, *[32] * 3, *[56] * 3, 112, 1280]
     assert found["layer_5/expansion_output"] == (24, 24, 48)
@@ -172,10 +175,10 @@ def test_channels_of_a_narrow_v2_are_multiples_of_8_and_the_last_convolution_sta
 
 @pytest.mark.long
 def test_a_wide_v2_has_a_wider_last_convolution():
-    found = shapes("mobilenet_v2_140", 32)
-    assert found["layer_1"] == (16, 16, 48)
-    assert found["layer_2"] == (16, 16, 24)
-    assert found["layer_18"] == (1, 1, 448)
+    found = shapes("mobilenet_v2_140")
+    assert found["layer_1"] == (32, 32, 48)
+    assert found["layer_2"] == (32, 32, 24)
+    assert found["layer_18"] == (2, 2, 448)
     assert found["global_pool"] == (1, 1, 1792)
 
 
@@ -235,13 +238,12 @@ def test_it_answers_like_the_net_of_keras_with_the_same_weights(name):
     from tf_keras.src.applications import mobilenet, mobilenet_v2
 
     v1 = load_tensorflow().compat.v1
-    size = 32
     make = mobilenet.MobileNet if "_v1" in name else mobilenet_v2.MobileNetV2
-    values = drawn(built(name, size)[2])
-    images = pictures(3, size)
+    values = drawn(built(name)[2])
+    images = pictures(name, 3)
     with v1.Graph().as_default(), v1.Session() as session:
         theirs = make(
-            input_shape=(size, size, 3),
+            input_shape=images.shape[1:],
             alpha=NETS[name].depth_multiplier,
             weights=None,
             classes=1000,
@@ -266,7 +268,7 @@ def test_every_batch_norm_folds_into_the_convolution_before_it(name, tmp_path):
         tmp_path / "net.ckpt",
         tmp_path / "folded.pb",
         graph=graph.as_graph_def(),
-        outputs=[net.predictions.name],
+        outputs=[net.logits.name],
         options=ModelOptions(optimize=True),
     )
     folded = "27" if name.startswith("mobilenet_v1") else "52"
@@ -282,7 +284,7 @@ def test_v1_with_thawed_weights_answers_like_the_published_graph_and_knows_daisi
     files = sorted((shared / "data/flowers12/test/daisy").iterdir())[:8]
     images = np.stack([np.asarray(Image.open(file), np.float32) / 127.5 - 1 for file in files])
     thawed = exporters.thaw(source, tmp_path / "mobilenet.ckpt").path
-    graph, net, _, _ = built("mobilenet_v1", 224, 1001)
+    graph, net, _, _ = built("mobilenet_v1", 1001)
     v1 = load_tensorflow().compat.v1
     with graph.as_default(), v1.Session(graph=graph) as session:
         v1.train.Saver().restore(session, str(thawed))
