@@ -51,9 +51,8 @@ class Phase:
         """A line before the first step; `of` is the number of phases."""
         if of == 1:
             return self.schedule.describe()
-        scopes = ", ".join(self.trainable)
         return (
-            f"Phase {self.number} of {of}, steps {self.first + 1} to {self.last}, trains {scopes}. "
+            f"Phase {self.number} of {of}, steps {self.first + 1} to {self.last}. "
             + self.schedule.describe()
         )
 

@@ -28,8 +28,7 @@ def test_each_phase_trains_what_those_before_it_did_and_more_at_a_hundredth_of_t
     assert [phase.schedule.first for phase in made] == [0.5, 0.005, 0.005]
     assert [phase.schedule.warmup for phase in made] == [5, 0, 0]
     assert made[1].describe(3) == (
-        "Phase 2 of 3, steps 41 to 80, trains Tiny/Logits, Tiny/Conv2d_10. "
-        "Learning rate 0.005, fixed, for 40 steps."
+        "Phase 2 of 3, steps 41 to 80. Learning rate 0.005, fixed, for 40 steps."
     )
 
 

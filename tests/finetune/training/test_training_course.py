@@ -155,11 +155,13 @@ def test_the_second_phase_starts_from_the_first_with_a_fresh_optimiser(
         progress=heard,
     )
     lines = [line for line in heard.said if line.startswith(("Phase", "Step "))]
-    assert lines[:2] == [
-        "Phase 1 of 2, steps 1 to 3, trains Tiny/Logits. Learning rate 0.05, fixed, for 3 steps.",
-        "Phase 2 of 2, steps 4 to 5, trains Tiny. Learning rate 0.0005, fixed, for 2 steps.",
+    assert lines[:4] == [
+        "Phase 1 of 2, from step 1 on, trains Tiny/Logits: 2 variables, 51 parameters.",
+        "Phase 2 of 2, from step 4 on, also trains Tiny: 10 more variables, 1,419 more parameters.",
+        "Phase 1 of 2, steps 1 to 3. Learning rate 0.05, fixed, for 3 steps.",
+        "Phase 2 of 2, steps 4 to 5. Learning rate 0.0005, fixed, for 2 steps.",
     ]
-    assert lines[2].startswith("Step 3 of 5: ") and lines[3] == "Phase 2 of 2 begins."
+    assert lines[4].startswith("Step 3 of 5: ") and lines[5] == "Phase 2 of 2 begins."
     boundary = tmp_path / "two" / "model.ckpt-3"
     with checkpoints.open(tmp_path / "one") as one, checkpoints.open(boundary) as saved:
         assert list(one) == list(saved)
