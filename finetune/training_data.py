@@ -48,17 +48,15 @@ def find_dataset(
         return _told(read_dataset(data), progress)
     files = _files_of(data)
     is_there = is_dataset_directory(built)
+    why = f"{data} is no dataset yet: building {built} of it."
     if is_there:
         before = _require_origin(built, data)
         if before == files:
             return read_dataset(built)
-        progress.say(
-            f"{data} is not what {built} was built of ({_difference(before, files)}): building it "
-            "again."
-        )
-    else:
-        progress.say(f"{data} is no dataset yet: building {built} of it.")
+        changed = _difference(before, files)
+        why = f"{data} is not what {built} was built of ({changed}): building it again."
     before_building()
+    progress.say(why)
     build(data, built, overwrite=is_there, origin=files, progress=progress)
     return read_dataset(built)
 

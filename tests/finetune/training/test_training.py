@@ -335,13 +335,14 @@ MISSPELLED = {
 @pytest.mark.parametrize("checkpoint", ["none", "tiny"])
 @pytest.mark.parametrize(("options", "option"), MISSPELLED.values(), ids=MISSPELLED)
 def test_a_misspelled_scope_is_told_before_pictures_are_read(
-    colour_pictures, run, tiny_checkpoint, monkeypatch, checkpoint, options, option
+    colour_pictures, run, tiny_checkpoint, monkeypatch, heard, checkpoint, options, option
 ):
     monkeypatch.setattr("finetune.training_data.build", None)
     monkeypatch.setattr("finetune.training.trainer.build_training_net", None)
     checkpoint = str(tiny_checkpoint) if checkpoint == "tiny" else checkpoint
     with pytest.raises(PlanError, match=f"{option} names a scope without a variable") as caught:
-        train(config(colour_pictures, run, checkpoint=checkpoint, **options))
+        train(config(colour_pictures, run, checkpoint=checkpoint, **options), progress=heard)
+    assert heard.said == []
     near = {"--exclude": "Tiny/AuxLogits"}.get(option, "Tiny/Conv2d_1")
     assert ("Tiny/Logits/fc" if "fcc" in str(options) else near) in caught.value.message
     assert [path.name for path in run.parent.iterdir()] == ["weights"]
