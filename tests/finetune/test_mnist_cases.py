@@ -280,7 +280,7 @@ def real(shared, tmp_path_factory):
         ("softmax", 0.918, {}),
         ("mlp", 0.970, {}),
         # As many steps as 60,000 pictures have batches, so few that they want a higher rate.
-        ("lenet", 0.985, {"steps": 1_200, "learning_rate": 0.003, "schedule": "cosine"}),
+        ("lenet", 0.985, {"steps": 1_200, "learning_rate": 0.001, "schedule": "cosine"}),
     ],
 )
 def test_mnist_is_read(case, accuracy, options, real, tmp_path):
