@@ -71,7 +71,9 @@ def train_a_step(net, size, theirs, ours):
     """Trains on two pictures, has TensorFlow save a V1 checkpoint and restore the V2 we make of it."""
     tf = load_tensorflow()
     v1 = tf.compat.v1
-    config = TrainConfig(data="d", run="r", trainable=("all",), optimizer="sgd", batch_size=2)
+    # Averages of the batch's own, and hardly other weights: else deep nets answer with infinity.
+    options = {"learning_rate": 1e-4, "batch_norm_decay": 0.01, "optimizer": "sgd"}
+    config = TrainConfig(data="d", run="r", trainable=("all",), batch_size=2, **options)
     (phase,) = make_phases(config, NETS[net], 1, 2)
     pictures = np.random.default_rng(1).uniform(-1, 1, (2, size, size, 3)).astype(np.float32)
     with tf.Graph().as_default():
