@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from checkpoints.errors import PlanError, listed
-from checkpoints.scopes import in_scope, in_scopes, require_matches
+from checkpoints.scopes import in_scope, in_scopes
 from exporters.runtime import load_tensorflow
 
 
@@ -20,7 +20,8 @@ def rate_factors(
 
     With a layer decay d the heads have 1, the block before them d, the one before that d * d;
     a block is a scope of two parts, as in InceptionV3/Mixed_7c. Factors of scopes come on top;
-    of several scopes that hold a variable the longest counts.
+    of several scopes that hold a variable the longest counts, and one that holds none is for
+    variables that train in another phase.
 
     Args:
       names: of the variables that the optimiser changes, in the order of the net.
@@ -28,13 +29,9 @@ def rate_factors(
       layer_decay: from above 0 to 1, or None.
       by_scope: scope -> factor.
 
-    Raises:
-      PlanError: a scope holds none of the variables.
-
     Source:
       Bao et al. 2021, "BEiT", section A (layer-wise decay); Howard and Ruder 2018, section 3.2.
     """
-    require_matches(list(by_scope), list(names), "--learning-rate-factors")
     blocks = dict.fromkeys(_block(name) for name in names if not in_scopes(name, heads))
     depth = {block: place for place, block in enumerate(reversed(blocks), start=1)}
     factors = {}

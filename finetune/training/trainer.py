@@ -11,6 +11,7 @@ from typing import Any
 from checkpoints.errors import RunError
 from checkpoints.files import write_json, write_text
 from checkpoints.progress import Progress
+from checkpoints.scopes import require_matches
 from exporters.runtime import load_tensorflow
 from finetune.config import TrainConfig, steps_an_epoch
 from finetune.datasets.dataset import Dataset
@@ -33,6 +34,7 @@ from finetune.training.graph import (
 from finetune.training.head_start import start_head
 from finetune.training.losses import Target
 from finetune.training.metrics_log import MetricsLog
+from finetune.training.option_checks import read_rate_factors
 from finetune.training.phase_start import PhaseStart
 from finetune.training.phases import Phase, make_phases
 from finetune.training.result import RunResult
@@ -180,6 +182,11 @@ class Trainer:
         )
         plan = plans[phase.number - 1]
         plan.require_sound()
+        require_matches(
+            list(read_rate_factors(config.learning_rate_factors)),
+            [variable.name for variable in plans[-1].optimised],
+            "--learning-rate-factors",
+        )
         bound = BoundPlan(plan, variables, self.weights.restored_from)
         summary, *more = plan.lines()
         self.progress.say(f"{net.name}: {summary}")

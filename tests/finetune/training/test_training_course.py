@@ -150,6 +150,8 @@ def test_the_second_phase_starts_from_the_first_with_a_fresh_optimiser(
 ):
     options = {"checkpoint": str(tiny_checkpoint), "eval_every": 100, "dropout": 0.0}
     train(config(colours, tmp_path / "one", steps=3, **options))
+    # A factor of scopes that do not train in the first phase yet.
+    options["learning_rate_factors"] = ("Tiny/Conv2d_10=0.5",)
     train(
         config(colours, tmp_path / "two", steps=5, unfreeze_at=("3:all",), **options),
         progress=heard,
@@ -175,11 +177,19 @@ def test_the_second_phase_starts_from_the_first_with_a_fresh_optimiser(
     assert [phase["last"] for phase in plan["phases"]] == [3, 5]
 
 
-def test_a_scope_of_a_later_phase_that_matches_nothing_is_found_before_the_first_step(
-    colours, run, tiny_net
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unfreeze_at": ("1:Tiny/Conv2d_11",)},
+        {"learning_rate_factors": ("Tiny/Conv2d_11=2",)},
+        {"learning_rate_factors": ("Tiny/Conv2d_1=2",)},  # It does not train.
+    ],
+)
+def test_a_scope_that_matches_nothing_is_found_before_the_first_step(
+    colours, run, tiny_net, options
 ):
-    with pytest.raises(checkpoints.errors.PlanError, match="Tiny/Conv2d_11"):
-        train(config(colours, run, checkpoint="none", unfreeze_at=("1:Tiny/Conv2d_11",)))
+    with pytest.raises(checkpoints.errors.PlanError, match="Tiny/Conv2d_1"):
+        train(config(colours, run, checkpoint="none", **options))
     assert not run.exists()
 
 
