@@ -43,6 +43,7 @@ def make_plan(
     allow_missing: str | None = None,
     checkpoint: str | None = None,
     head_scopes: Sequence[str] = (),
+    updating: Sequence[str] | None = None,
 ) -> Plan:
     """Partitions the variables of a net.
 
@@ -54,6 +55,7 @@ def make_plan(
       allow_missing: regular expression; variables that match it in full may be absent.
       checkpoint: the name of the checkpoint, for messages.
       head_scopes: scopes of the net's heads, whose restoring is worth a note.
+      updating: trainable scopes whose batch norms update their averages; None: all of them.
 
     Returns:
       The plan, with conflicts and missing variables in it: `require_sound` raises them.
@@ -90,6 +92,8 @@ def make_plan(
             if not _fits(variable, entry):
                 conflicts.append(_conflict(variable, entry))
         changes = in_scopes(variable.name, trainable)
+        if changes and not variable.trainable and updating is not None:
+            changes = in_scopes(variable.name, updating)
         planned.append(
             PlannedVariable(
                 name=variable.name,

@@ -341,9 +341,7 @@ def _parse_text(message: Any, text: str) -> str | None:
     return None
 
 
-def _chosen(
-    path: Path, saved_model: SavedModel, wanted: Collection[str] | None
-) -> MetaGraphDef:
+def _chosen(path: Path, saved_model: SavedModel, wanted: Collection[str] | None) -> MetaGraphDef:
     meta_graphs = list(saved_model.meta_graphs)
     if wanted is None and len(meta_graphs) == 1:
         return meta_graphs[0]

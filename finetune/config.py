@@ -91,7 +91,8 @@ class TrainConfig:
       activation: of the hidden layers: relu or leaky-relu.
       dropout: share of activations dropped before the logits; None: the net's own.
       batch_norm_decay: share of its old value that an average of a trained batch norm keeps a
-        step; None: one that suits the number of steps.
+        step, 1: batch norms use and keep the averages they have; None: one that suits the number of
+        steps, and 1 in scopes of unfreeze_at, where the net is restored.
       ema: share of its old value that a moving average of the weights keeps a step; None: none.
       precision: auto, fp32 or bf16.
       augment: none, fast or full; None: none where steps run on features of whole pictures,

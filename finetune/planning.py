@@ -26,6 +26,7 @@ from finetune.training.stages import (
     named_scopes,
     read_stages,
     scopes_by_phase,
+    updating_by_phase,
 )
 from finetune.weights import NONE, Weights, find_weights
 
@@ -93,9 +94,9 @@ def plan(
     variables = inference_graph(weights.net, classes, size, head).variables
     begins = ["step 1", *(stage.begins for stage in stages)]
     scopes = scopes_by_phase(weights.net, trainable, stages)
-    made = plan_phases(
-        variables, weights, list(zip(begins, scopes, strict=True)), exclude, allow_missing
-    )[0]
+    updating = updating_by_phase(weights.net, scopes, None, is_restored=weights.is_restored)
+    phases = list(zip(begins, scopes, updating, strict=True))
+    made = plan_phases(variables, weights, phases, exclude, allow_missing)[0]
     if is_order_known(stages):
         return made
     note = (
@@ -108,7 +109,7 @@ def plan(
 def plan_phases(
     variables: Sequence[Any],
     weights: Weights,
-    phases: Sequence[tuple[str, Sequence[str]]],
+    phases: Sequence[tuple[str, Sequence[str], Sequence[str] | None]],
     exclude: Sequence[str] | None,
     allow_missing: str | None,
 ) -> list[Plan]:
@@ -117,17 +118,20 @@ def plan_phases(
     Args:
       variables: of the net.
       weights: what they start from.
-      phases: when each begins, as in "step 1001", and the scopes that train in it.
+      phases: when each begins, as in "step 1001", the scopes that train in it, and those of them
+        whose batch norms update; None: all.
       exclude: scopes not to restore; None: all heads.
       allow_missing: regular expression of variables the checkpoint may lack.
     """
     first, *later = phases
-    plans = [plan_variables(variables, weights, first[1], exclude, allow_missing)]
+    plans = [plan_variables(variables, weights, *first[1:], exclude, allow_missing)]
     names = [variable.name for variable in variables]
-    require_matches([scope for _, scopes in later for scope in scopes], names, "--unfreeze-at")
-    plans += [plan_variables(variables, weights, each[1], exclude, allow_missing) for each in later]
+    require_matches([scope for _, scopes, _ in later for scope in scopes], names, "--unfreeze-at")
+    plans += [
+        plan_variables(variables, weights, *each[1:], exclude, allow_missing) for each in later
+    ]
     begun: list[PlannedPhase] = []
-    for number, (made, (begins, _)) in enumerate(zip(plans, phases, strict=True), start=1):
+    for number, (made, (begins, *_)) in enumerate(zip(plans, phases, strict=True), start=1):
         scopes = {scope for phase in begun for scope in phase.trainable}
         known = {name for phase in begun for name in phase.variables}
         new = [v for v in made.variables if v.state == "trainable" and v.name not in known]
@@ -148,6 +152,7 @@ def plan_variables(
     variables: Sequence[Any],
     weights: Weights,
     trainable: Sequence[str],
+    updating: Sequence[str] | None,
     exclude: Sequence[str] | None,
     allow_missing: str | None,
 ) -> Plan:
@@ -161,6 +166,7 @@ def plan_variables(
             allow_missing=allow_missing,
             checkpoint=weights.name,
             head_scopes=weights.net.head_scopes,
+            updating=updating,
         )
 
 

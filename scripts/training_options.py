@@ -105,7 +105,8 @@ unfreeze_options = option_group(
         "--batch-norm-decay",
         type=float,
         metavar="SHARE",
-        help="Of moving averages of trained batch norms; one that suits the number of steps.",
+        help="Of moving averages of trained batch norms, 1: they keep what they have. Left out: one that "
+        "suits the number of steps, and 1 in scopes of --unfreeze-at.",
     ),
 )
 

@@ -54,6 +54,7 @@ def build_net(
     is_training: bool = False,
     training_scopes: Sequence[str] | None = None,
     dropout: float | None = None,
+    batch_norm_scopes: Sequence[str] | None = None,
     batch_norm_decay: float | None = None,
     head: Head = LINEAR,
     step: Any = None,
@@ -69,6 +70,8 @@ def build_net(
       training_scopes: with is_training, the scopes it holds for; everything else is built in
         inference mode. None: the whole net.
       dropout: the share of activations dropped before the logits, or None for the net's own.
+      batch_norm_scopes: of the training scopes those whose batch norms are in training mode; None:
+        all.
       batch_norm_decay: share of the old moving average that an update keeps, or None for the
         net's own.
       head: hidden layers before the logits.
@@ -95,7 +98,7 @@ def build_net(
         modes = (*modes, *(own for own, fed in record.dropouts if in_scopes(fed, modes)))
     with (
         variables_by_identity(),
-        layer_modes(modes, batch_norm_decay, step),
+        layer_modes(modes, batch_norm_scopes, batch_norm_decay, step),
         hidden_before_logits(
             record.main_head, classes, head, is_training, dropout, record.has_dropout
         ) as head_input,

@@ -27,6 +27,7 @@ MODAL_LAYERS = {"batch_norm": "BatchNorm", "dropout": "Dropout"}
 @contextmanager
 def layer_modes(
     training_scopes: Sequence[str] | None,
+    batch_norm_scopes: Sequence[str] | None = None,
     batch_norm_decay: float | None = None,
     step: Any = None,
 ) -> Iterator[None]:
@@ -34,6 +35,7 @@ def layer_modes(
 
     Args:
       training_scopes: variable scopes, matched by whole path parts; None: all.
+      batch_norm_scopes: the same for batch norms, in which they have to stand too; None: all.
       batch_norm_decay: share of the old moving average that an update keeps; None: the net's own.
       step: the global step, an int64 scalar, for dropout that depends on nothing else but the
         graph's seed; None: the layer's own random numbers.
@@ -41,7 +43,9 @@ def layer_modes(
 
     def replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         layer = _by_step(original, step) if _is_stepped(name, step) else original
-        return _with_modes(name, layer, training_scopes, batch_norm_decay)
+        norms = batch_norm_scopes if name == "batch_norm" else None
+        scopes = [each for each in (training_scopes, norms) if each is not None]
+        return _with_modes(name, layer, scopes, batch_norm_decay)
 
     with replaced_layers(MODAL_LAYERS, replacement):
         yield
@@ -50,7 +54,7 @@ def layer_modes(
 def _with_modes(
     name: str,
     layer: Callable[..., Any],
-    training_scopes: Sequence[str] | None,
+    scopes: Sequence[Sequence[str]],
     batch_norm_decay: float | None,
 ) -> Callable[..., Any]:
     tf = load_tensorflow()
@@ -60,7 +64,7 @@ def _with_modes(
         named.update(zip(parameters, arguments, strict=False))
         scope = named.get("scope") or MODAL_LAYERS[name]
         path = f"{tf.compat.v1.get_variable_scope().name}/{getattr(scope, 'name', scope)}"
-        if training_scopes is not None and not in_scopes(path, training_scopes):
+        if not all(in_scopes(path, each) for each in scopes):
             named["is_training"] = False
         if name == "batch_norm" and batch_norm_decay is not None:
             named["decay"] = batch_norm_decay

@@ -64,6 +64,7 @@ def build_training_net(
         is_training=True,
         training_scopes=phase.trainable,
         dropout=config.dropout,
+        batch_norm_scopes=phase.updating,
         batch_norm_decay=phase.batch_norm_decay,
         head=head_of(config),
         step=load_tensorflow().compat.v1.train.get_or_create_global_step(),

@@ -130,7 +130,7 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("weight_decay", "a number from 0", is_from_zero),
     ("label_smoothing", "a share from 0, below 1", is_share),
     ("dropout", "a share from 0, below 1", is_share),
-    ("batch_norm_decay", "a share from 0, below 1", is_share),
+    ("batch_norm_decay", "a share from 0 to 1", lambda value: is_share(value) or value == 1),
     ("ema", "a share from 0, below 1", is_share),
     ("layer_decay", "a factor above 0, up to 1", is_factor),
     ("hidden", "whole numbers from 1", _all_positive),

@@ -14,7 +14,7 @@ from checkpoints.errors import UsageError, listed
 from checkpoints.published import Net
 from finetune.config import TrainConfig, steps_an_epoch
 from finetune.training.schedules import TO_THE_END, Schedule
-from finetune.training.stages import read_stages, scopes_by_phase
+from finetune.training.stages import read_stages, scopes_by_phase, updating_by_phase
 
 OWN_BATCH_NORM_DECAY = 0.9997
 """What the published nets were trained with, over hundreds of thousands of steps."""
@@ -32,6 +32,8 @@ class Phase:
       last: the number of its last step.
       trainable: the scopes that train.
       schedule: the learning rate, counted from the phase's own first step.
+      updating: the trainable scopes whose batch norms use and average their batches; those of the
+        others use and keep the averages they have. None: all.
       batch_norm_decay: share of its old value that a moving average of a batch norm keeps.
     """
 
@@ -40,6 +42,7 @@ class Phase:
     last: int
     trainable: tuple[str, ...]
     schedule: Schedule
+    updating: tuple[str, ...] | None
     batch_norm_decay: float
 
     @property
@@ -57,7 +60,9 @@ class Phase:
         )
 
 
-def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tuple[Phase, ...]:
+def make_phases(
+    config: TrainConfig, net: Net, steps: int, pictures: int, *, is_restored: bool = True
+) -> tuple[Phase, ...]:
     """The phases of a run.
 
     Args:
@@ -65,6 +70,7 @@ def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tup
       net: whose scopes train.
       steps: of the whole run.
       pictures: for training.
+      is_restored: whether the net starts from a checkpoint.
 
     Raises:
       UsageError: a stage would begin before the first step or after the last.
@@ -83,6 +89,7 @@ def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tup
     bounds = [0, *(stage.at for stage in stages), steps]
     phases = []
     scopes = scopes_by_phase(net, config.trainable, stages)
+    updating = updating_by_phase(net, scopes, config.batch_norm_decay, is_restored=is_restored)
     for place, (first, last) in enumerate(itertools.pairwise(bounds)):
         phases.append(
             Phase(
@@ -91,6 +98,7 @@ def make_phases(config: TrainConfig, net: Net, steps: int, pictures: int) -> tup
                 last=last,
                 trainable=scopes[place],
                 schedule=_schedule(config, last - first, epoch, is_first=place == 0),
+                updating=updating[place],
                 batch_norm_decay=config.batch_norm_decay
                 if config.batch_norm_decay is not None
                 else fitting_decay(last - first),

@@ -19,6 +19,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "unfreeze_learning_rate": 0.0001,
         "schedule": "fixed",
         "weight_decay": 0.00004,
+        # Batch norms of all layers update; over 500 steps, they follow the data so.
+        "batch_norm_decay": 0.98,
         "augment": "full",
         "init": "default",
     },

@@ -79,6 +79,37 @@ def scopes_by_phase(
     return found
 
 
+def updating_by_phase(
+    net: Net,
+    scopes: Sequence[Sequence[str]],
+    batch_norm_decay: float | None,
+    *,
+    is_restored: bool,
+) -> list[tuple[str, ...] | None]:
+    """The trainable scopes of each phase whose batch norms use and average their batches.
+
+    A head that has learned from a restored trunk knows what the trunk's averages make of a
+    picture: batch norms of scopes that begin to train later keep them, unless a decay is given.
+
+    Args:
+      net: whose scopes they are.
+      scopes: what trains in each phase.
+      batch_norm_decay: as it was given; 1: all batch norms keep their averages.
+      is_restored: whether the net starts from a checkpoint.
+
+    Returns:
+      For each phase the scopes; None: all that train.
+
+    Source:
+      Chollet 2020, "Transfer learning and fine-tuning", keras.io/guides/transfer_learning.
+    """
+    if batch_norm_decay is not None:
+        return [() if batch_norm_decay == 1 else None] * len(scopes)
+    first, *later = scopes
+    kept = (*first, *net.head_scopes) if is_restored else None
+    return [None, *([kept] * len(later))]
+
+
 def default_trainable(net: Net, trainable: Sequence[str]) -> tuple[str, ...]:
     """The scopes asked for, else the main head."""
     return named_scopes(net, trainable) or (net.main_head,)

@@ -70,7 +70,9 @@ class Trainer:
         self.progress = progress
         self.classes = len(dataset.classes)
         self.pictures = dataset.splits["train"].count
-        self.phases = make_phases(config, weights.net, steps, self.pictures)
+        self.phases = make_phases(
+            config, weights.net, steps, self.pictures, is_restored=weights.is_restored
+        )
         self.class_weights = find_class_weights(config.class_weights, dataset)
         size = config.image_size or weights.image_size
         self.preprocessing = Preprocessing(weights.preprocessing, size)
@@ -176,7 +178,7 @@ class Trainer:
         plans = plan_phases(
             net_variables(variables),
             self.weights,
-            [(f"step {one.first + 1}", one.trainable) for one in self.phases],
+            [(f"step {one.first + 1}", one.trainable, one.updating) for one in self.phases],
             config.exclude,
             config.allow_missing,
         )

@@ -187,17 +187,18 @@ def test_each_phase_says_what_begins_to_train(tiny_checkpoint):
     assert made.phases[1].variables == (
         "Tiny/Conv2d_10/weights",
         "Tiny/Conv2d_10/BatchNorm/beta",
-        "Tiny/Conv2d_10/BatchNorm/moving_mean",
-        "Tiny/Conv2d_10/BatchNorm/moving_variance",
     )
     assert made.phases[1].parameters == 3 * 3 * 8 * 16 + 16
     names = [name for phase in made.phases for name in phase.variables]
-    assert sorted(names) == sorted(variable.name for variable in made.variables)
+    # Batch norms behind which a head has learned keep the averages it has learned from.
+    assert sorted(names) == sorted(
+        variable.name for variable in made.variables if "moving" not in variable.name
+    )
     assert made.lines()[-3:] == [
         "Phase 1 of 3, from step 1 on, trains Tiny/Logits: 2 variables, 51 parameters.",
-        "Phase 2 of 3, from epoch 6 on, also trains Tiny/Conv2d_10: 4 more variables, "
+        "Phase 2 of 3, from epoch 6 on, also trains Tiny/Conv2d_10: 2 more variables, "
         "1,168 more parameters.",
-        "Phase 3 of 3, from epoch 10 on, also trains Tiny: 6 more variables, 251 more parameters.",
+        "Phase 3 of 3, from epoch 10 on, also trains Tiny: 4 more variables, 251 more parameters.",
     ]
     assert made.as_json()["phases"][1]["scopes"] == ("Tiny/Conv2d_10",)
 

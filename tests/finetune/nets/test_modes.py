@@ -18,11 +18,12 @@ def batch_norms_in_training(graph):
     )
 
 
-def build(net, scopes):
+def build(net, scopes, norms=None):
     v1 = load_tensorflow().compat.v1
     with v1.Graph().as_default() as graph:
         images = v1.placeholder(v1.float32, [2, 149, 149, 3])
-        build_net(net, images, 5, is_training=True, training_scopes=scopes)
+        options = {"training_scopes": scopes, "batch_norm_scopes": norms}
+        build_net(net, images, 5, is_training=True, **options)
         updates = [update.name for update in v1.get_collection(v1.GraphKeys.UPDATE_OPS)]
         return graph, updates
 
@@ -46,6 +47,14 @@ def test_scopes_match_whole_path_parts():
     assert training
     assert all(name.startswith("resnet_v2_50/block4/unit_3/") for name in training)
     assert len(updates) == 2 * len(training)
+
+
+def test_batch_norms_may_stay_in_inference_mode_in_scopes_that_train():
+    graph, updates = build("mobilenet_v1_025", None, ("MobilenetV1/Conv2d_1_depthwise",))
+    (training,) = batch_norms_in_training(graph)
+    assert training.startswith("MobilenetV1/Conv2d_1_depthwise/")
+    assert len(updates) == 2
+    assert [op for op in graph.get_operations() if "dropout" in op.name.lower()]
 
 
 def test_without_scopes_the_whole_net_trains():

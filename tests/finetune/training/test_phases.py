@@ -58,3 +58,26 @@ def test_batch_norm_averages_follow_within_the_steps_there_are(tiny_net):
     assert all(fitting_decay(steps) ** steps < 1 / 20_000 for steps in (100, 500, 5000, 40_000))
     (phase,) = phases(tiny_net, batch_norm_decay=0.5)
     assert phase.batch_norm_decay == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "is_restored", "updating"),
+    [
+        ({}, True, [None, ("Tiny/Logits", "Tiny/Logits", "Tiny/AuxLogits")]),
+        ({}, False, [None, None]),
+        ({"batch_norm_decay": 0.9}, True, [None, None]),
+        ({"batch_norm_decay": 1}, False, [(), ()]),
+    ],
+)
+def test_batch_norms_of_scopes_added_to_a_restored_net_keep_their_averages(
+    tiny_net, options, is_restored, updating
+):
+    config = TrainConfig(data="d", run="r", unfreeze_at=("50:all",), **options)
+    made = make_phases(config, tiny_net, 100, 320, is_restored=is_restored)
+    assert [phase.updating for phase in made] == updating
+
+
+@pytest.mark.parametrize("decay", [1.1, -0.1, "1"])
+def test_a_batch_norm_decay_that_is_none_is_refused(decay):
+    with pytest.raises(UsageError, match="--batch-norm-decay: expected a share from 0 to 1"):
+        TrainConfig(data="d", run="r", batch_norm_decay=decay)
