@@ -241,7 +241,9 @@ def test_weights_of_a_known_net_name_the_net(tmp_path):
     with pytest.raises(GraphError) as caught:
         exporters.convert(tmp_path / "inception_v3.ckpt", tmp_path / "m.pb")
     assert "with the names of inception_v3" in caught.value.received
-    assert caught.value.next_step == "Add --net inception_v3 --classes 1001"
+    assert caught.value.next_step == (
+        "Add --net inception_v3 --classes 1001, or name the one of these nets that is as wide."
+    )
 
 
 def test_a_checkpoint_becomes_a_v2_checkpoint(shared, tmp_path):
