@@ -94,7 +94,8 @@ def recognise(path: Path) -> Container:
 def _by_content(head: bytes) -> Container:
     """Formats without a magic number: text, and protobuf by the tag of its first fields."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text.startswith(b"<"):
+    # A graph may begin so as well: the tag of its first node, whose 60 bytes begin with another tag.
+    if re.match(rb"<[!?/A-Za-z]", text):
         return Container("a web page or XML", _AGAIN)
     if re.match(rb"(node|meta_info_def|graph_def|versions|library|saved_model\w*)\s*[:{]", text):
         return Container("a graph as text (.pbtxt)", _GRAPH)

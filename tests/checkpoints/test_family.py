@@ -336,6 +336,12 @@ OTHERS = {
     "pickle": (lambda path: path.write_bytes(b"\x80\x04\x95\x00"), "a pickle", "never opened"),
     "tflite": (lambda path: path.write_bytes(b"\x1c\0\0\0TFL3"), "a TFLite model", None),
     "html": (lambda path: path.write_bytes(b"<!DOCTYPE html>"), "a web page", "Download it again"),
+    "graph": (
+        # A first node of 60 bytes, whose length is the character of a tag.
+        lambda path: path.write_bytes(b"\n<\n\x05input\x12\x0bPlaceholder" + bytes(40)),
+        "a graph (GraphDef",
+        "Name the checkpoint",
+    ),
     "empty": (lambda path: path.write_bytes(b""), "an empty file", "Download it again"),
     "text": (lambda path: path.write_bytes(b"some words"), "a text file", None),
     "lfs": (
