@@ -296,6 +296,7 @@ def _said_or_described(
 def _from_checkpoint(checkpoint: str, net: str, options: NetOptions, progress: Progress) -> Model:
     from finetune.nets.build import inference_graph
     from finetune.signature import net_metadata, with_metadata
+    from finetune.trained_classes import classes_beside
 
     weights = find_weights(net, checkpoint, options, progress=progress)
     published = weights.published
@@ -308,7 +309,7 @@ def _from_checkpoint(checkpoint: str, net: str, options: NetOptions, progress: P
         metadata = net_metadata(
             graph,
             weights.net.name,
-            (),
+            classes_beside(weights.path, classes),
             Preprocessing(weights.preprocessing, size),
             label_offset=published.label_offset if published else 0,
             step=saved.family.step,

@@ -26,6 +26,7 @@ def find_dataset(
     built: Path,
     *,
     before_building: Callable[[], object] = lambda: None,
+    check: Callable[[tuple[str, ...]], object] | None = None,
     progress: Progress = SILENT,
 ) -> Dataset:
     """Opens DATA; pictures of any other source are built into a dataset first.
@@ -38,6 +39,8 @@ def find_dataset(
         of another source (finetune/datasets/sources/).
       built: where a dataset is built from pictures, or was built before.
       before_building: called before pictures are read, for what else may be found wrong.
+      check: called with the class names of what was built, before it gets its place; what it raises
+        leaves the dataset before in place.
       progress: where the building is told.
 
     Raises:
@@ -57,7 +60,7 @@ def find_dataset(
         why = f"{data} is not what {built} was built of ({changed}): building it again."
     before_building()
     progress.say(why)
-    build(data, built, overwrite=is_there, origin=files, progress=progress)
+    build(data, built, overwrite=is_there, origin=files, check=check, progress=progress)
     return read_dataset(built)
 
 

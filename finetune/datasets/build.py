@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -138,6 +138,7 @@ def build(
     manifest: Path | str | None = None,
     overwrite: bool = False,
     origin: Mapping[str, Any] | None = None,
+    check: Callable[[tuple[str, ...]], object] | None = None,
     progress: Progress = SILENT,
 ) -> BuildResult:
     """Makes a dataset directory of a folder of class folders.
@@ -155,6 +156,7 @@ def build(
       manifest: CSV file of path, label and more (docs/formats/manifest.md), instead of folders.
       overwrite: replace `out`.
       origin: what origin.json beside the shards shall say of the pictures; None: no such file.
+      check: called with the class names before `out` is put in place; may raise.
       progress: where it tells how far it is.
 
     Raises:
@@ -175,6 +177,8 @@ def build(
         spool.mkdir()
         met = _clean_source(source, spool, processes, on_error, max_side, progress)
         written = write_dataset(source, met.cleaned, partial, spool, val, test, shards, progress)
+        if check is not None:
+            check(written.classes)
         for file in spool.iterdir():
             file.unlink()
         spool.rmdir()

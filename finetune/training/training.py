@@ -8,13 +8,15 @@ from pathlib import Path
 
 from checkpoints.errors import DataError, RunError, listed
 from checkpoints.progress import SILENT, Progress
+from checkpoints.scopes import clean_scopes
 from finetune.config import TrainConfig
 from finetune.datasets.dataset import is_dataset_directory, read_dataset
 from finetune.datasets.labels import check_labels, with_label_offset
 from finetune.evaluating.multi_label import refuse_options
-from finetune.planning import refuse_unknown_scopes
+from finetune.planning import default_exclude, refuse_unknown_scopes
 from finetune.report import write_report
 from finetune.run import Run, read_json
+from finetune.trained_classes import refuse_head_of_other_classes, refuse_other_classes
 from finetune.training.checkpointing import clear_leftovers, require_whole
 from finetune.training.cluster import VARIABLE, read_task
 from finetune.training.graph import head_of
@@ -36,8 +38,10 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
         something else, or somebody trains there; or the disk is full; or this process is a task
         of a cluster that is not its chief.
       CheckpointError: the checkpoint to go on from is damaged.
-      PlanError: net and checkpoint do not fit, or a scope matches nothing.
-      DataError: labels and classes do not fit, or there is nothing to train on.
+      PlanError: net and checkpoint do not fit, or a scope matches nothing, or a head would be
+        restored that was trained for other classes.
+      DataError: labels and classes do not fit, or are not those of the run to go on with; or
+        there is nothing to train on.
       UsageError: an option needs one class a picture, and pictures have several; or TF_CONFIG is
         broken.
     """
@@ -103,10 +107,12 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
         _refuse_other_files(run)
 
     weights_found = functools.cache(lambda: _find_weights(config, progress))
+    refuse_others = functools.partial(refuse_other_classes, run, config.data)
     dataset = find_dataset(
         config.data,
         built_beside(run.directory),
         before_building=weights_found,
+        check=refuse_others if config.resume and config.label_offset is None else None,
         progress=progress,
     )
     if config.label_offset is not None:
@@ -127,6 +133,11 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
         )
     check_labels(dataset)
     refuse_options(config, dataset)
+    if config.resume:
+        refuse_others(dataset.classes)
+    else:
+        left_out = clean_scopes(default_exclude(weights_found(), config.exclude))
+        refuse_head_of_other_classes(weights_found(), left_out, dataset.classes)
     if config.resume and run.content_hash() not in ("", dataset.content_hash):
         progress.say(
             f"Warning: {config.data} holds other pictures than the run was begun with; it goes on "

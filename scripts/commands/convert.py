@@ -194,6 +194,7 @@ def _build_net(
     from finetune.nets import inference_graph
     from finetune.preprocessing import Preprocessing
     from finetune.signature import net_metadata
+    from finetune.trained_classes import classes_beside
     from finetune.weights import find_weights
 
     if options["graph"] is not None:
@@ -215,7 +216,7 @@ def _build_net(
     metadata = net_metadata(
         graph,
         weights.net.name,
-        (),
+        classes_beside(weights.path, found),
         Preprocessing(weights.preprocessing, size),
         label_offset=published.label_offset if published else 0,
     )
