@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.errors import DataError, NotFoundError, UsageError, listed
+from checkpoints.errors import DataError, NotFoundError, UsageError, counted, listed
 from checkpoints.files import atomic_file
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow, session_config
@@ -71,8 +71,9 @@ def predict(
       net: the net of a checkpoint.
       description: what a graph of another program does not say itself.
       trust: whether ops that reach files, the network or Python may run.
-      on_broken: called with the fault of each file that is no picture, which is left out; None:
-        all of them are one error in the end.
+      on_broken: called with the fault of each file that is no picture, and, of several paths, of
+        each that is not there or holds none; they are left out. None: all files that are no
+        pictures are one error in the end, and a path that is not there is one at once.
       progress: where it tells how far it is, and warns.
 
     Returns:
@@ -80,7 +81,7 @@ def predict(
 
     Raises:
       UsageError: model and pictures are swapped.
-      NotFoundError: a path is not there, or a folder holds no picture.
+      NotFoundError: a path is not there, or a folder holds no picture, where on_broken is not told.
       DataError: an array is not the net's input; or, without on_broken, files are no pictures:
         all are named.
     """
@@ -90,7 +91,9 @@ def predict(
         if isinstance(model, Model)
         else open_model(model, net=net, description=description, progress=progress)
     )
-    files = list(picture_files(paths))
+    # One path alone that is not there is a slip of the hand, several are a job to finish.
+    on_missing = on_broken if len(paths) > 1 else None
+    files = list(picture_files(paths, on_missing, progress))
     threshold = THRESHOLD if opened.metadata.multi_label else None
     predictions: list[Prediction] = []
     broken: list[PictureError] = []
@@ -145,28 +148,44 @@ def read_listed_paths(lines: Iterable[str]) -> list[str]:
     return paths
 
 
-def picture_files(paths: Iterable[str | Path]) -> Iterator[Path]:
+def picture_files(
+    paths: Iterable[str | Path],
+    on_missing: Callable[[PictureError], object] | None = None,
+    progress: Progress = SILENT,
+) -> Iterator[Path]:
     """The files that were named, and the pictures in the folders that were.
 
+    A link that leads nowhere counts by its name: reading it tells what is wrong.
+
+    Args:
+      paths: files and folders.
+      on_missing: called with the fault of each path that gives no file; None: the first one ends it.
+      progress: told of arrays in folders, which are left out.
+
     Raises:
-      NotFoundError: a path is not there, or a folder holds no picture.
+      NotFoundError: without on_missing: a path is not there, or a folder holds no picture.
     """
     for path in map(Path, paths):
         if path.is_dir():
-            found = sorted(
-                file
-                for file in path.rglob("*")
-                if file.suffix.lower() in PICTURE_SUFFIXES and file.is_file()
-            )
-            if not found:
-                raise NotFoundError(f"{path} holds no pictures.", expected="files as in rose.jpg")
+            files = sorted(file for file in path.rglob("*") if file.is_file() or file.is_symlink())
+            arrays = [file for file in files if file.suffix == ".npy"]
+            found = [f for f in files if f.suffix.lower() in PICTURE_SUFFIXES and not f.is_dir()]
+            if arrays:
+                progress.say(
+                    f"Note: {counted(len(arrays), 'array')} in {path} left out, as {arrays[0].name}: "
+                    "a .npy file is classified where it is named itself."
+                )
             yield from found
-        elif path.is_file():
-            yield path
+            said, expected = "holds no pictures", "files as in rose.jpg"
         else:
-            raise NotFoundError(
-                f"{path} is not there.", expected="a picture, a folder of pictures or a .npy array"
-            )
+            found = [path] if path.is_file() else []
+            yield from found
+            said, expected = "is not there", "a picture, a folder of pictures or a .npy array"
+        if found:
+            continue
+        if on_missing is None:
+            raise NotFoundError(f"{path} {said}.", expected=expected)
+        on_missing(PictureError(str(path), "unreadable", said))
 
 
 def _refuse_swapped(model: str | Path | Model, paths: Sequence[str | Path]) -> None:

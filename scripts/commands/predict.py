@@ -53,7 +53,8 @@ def command(
     fit the stored preprocessing get a warning. Where pictures may have several classes, each
     probability stands for itself, and those below one half are listed as such.
 
-    Files that are no pictures are named and left out; the command then ends with 1.
+    Files that are no pictures, and paths of several that are not there, are named and left out;
+    the command then ends with 1. In folders pictures are looked for, not arrays.
     """
     from checkpoints.errors import counted
     from checkpoints.files import refuse_existing
@@ -91,7 +92,7 @@ def command(
         *filter(None, ["\n".join(lines)]),
     )
     if broken:
-        output.say(f"{counted(len(broken), 'file')} could not be read as pictures.")
+        output.say(f"{counted(len(broken), 'path')} could not be read as pictures.")
         raise click.exceptions.Exit(1)
 
 

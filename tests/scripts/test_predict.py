@@ -77,7 +77,7 @@ def test_a_broken_picture_is_told_and_ends_with_1(slimtune, model, colour_pictur
         }
     ]
     assert f"Skipped {folder / 'a.jpg'}: is text, not a picture." in err
-    assert "1 file could not be read as pictures." in err
+    assert "1 path could not be read as pictures." in err
     assert (tmp_path / "o.csv").read_text().count("\n") == 2
     code, out, _ = slimtune(*words, "--overwrite")
     assert (code, out.count("\n")) == (1, 1)
@@ -88,3 +88,33 @@ def test_without_one_picture_that_can_be_read_the_answer_is_empty(slimtune, mode
     code, out, _ = slimtune("predict", model, tmp_path / "a.jpg", "--json")
     assert code == 1
     assert json.loads(out)["predictions"] == []
+
+
+def test_what_a_list_and_a_folder_lack_is_told(
+    slimtune, model, colour_pictures, monkeypatch, tmp_path
+):
+    folder, empty = tmp_path / "some", tmp_path / "empty"
+    folder.mkdir()
+    empty.mkdir()
+    (folder / "x.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    (folder / "b.png").write_bytes((colour_pictures / "red" / "1.png").read_bytes())
+    np.save(folder / "c.npy", np.zeros((16, 16, 3), np.float32))
+    listed = f"{folder}\n{tmp_path / 'gone.jpg'}\n{empty}\n".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(listed)))
+    code, out, err = slimtune("predict", model, "-", "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert [p["path"] for p in found["predictions"]] == [str(folder / "b.png")]
+    assert sorted((s["path"], s["detail"]) for s in found["skipped"]) == [
+        (str(empty), "holds no pictures"),
+        (str(tmp_path / "gone.jpg"), "is not there"),
+        (str(folder / "x.jpg"), "is not there"),
+    ]
+    assert f"Note: 1 array in {folder} left out, as c.npy" in err
+    assert "3 paths could not be read as pictures." in err
+
+
+def test_one_path_that_is_not_there_is_an_error(slimtune, model, tmp_path):
+    code, out, _ = slimtune("predict", model, tmp_path / "gone.jpg", "--json")
+    assert code == 1
+    assert json.loads(out)["error"]["message"] == f"{tmp_path / 'gone.jpg'} is not there."
