@@ -77,7 +77,7 @@ def test_the_options_of_the_cases(begun):
         ("adam", 0.001, 100, 30_000),
         ("adam", 0.0001, 50, 20_000),
     ]
-    assert (mlp.eval_every, lenet.dropout) == (1_000, 0.5)
+    assert (mlp.eval_every, lenet.dropout, lenet.ema) == (1_000, 0.5, 0.999)
     assert [one.precision for one in (softmax, mlp, lenet)] == ["fp32", "fp32", "auto"]
 
 
@@ -260,7 +260,7 @@ def test_drawn_digits_are_read_offline(offline):
 
 
 def test_lenet_reads_drawn_digits(digits, tmp_path):
-    result = finetune.mnist("lenet", tmp_path / "run", data=digits, steps=100)
+    result = finetune.mnist("lenet", tmp_path / "run", data=digits, steps=40, learning_rate=0.001)
     assert result.accuracy > 0.9
     assert_frozen_answers_as_the_checkpoint(result, 1000)
 

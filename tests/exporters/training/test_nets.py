@@ -218,7 +218,7 @@ def run(path: Path, images: np.ndarray, batch_size: int, fetches: list[str]) -> 
     ("net", "size"),
     [
         pytest.param(inception_v3(0.25), 149, id="inception_v3"),
-        pytest.param(resnet_v2_50, 49, id="resnet_v2_50"),
+        pytest.param(resnet_v2_50, 49, id="resnet_v2_50", marks=pytest.mark.long),
         pytest.param(inception_v3(1.0), 299, id="inception_v3-full", marks=pytest.mark.long),
         pytest.param(resnet_v2_50, 224, id="resnet_v2_50-full", marks=pytest.mark.long),
     ],
