@@ -67,7 +67,14 @@ FLAGS = (
         choices=tuple(DATASETS),
         required=True,
     ),
-    Flag("dataset_dir", str, None, "Where the TFRecord files go.", required=True),
+    Flag(
+        "dataset_dir",
+        str,
+        None,
+        "Where the TFRecord files go.",
+        required=True,
+        path="output directory",
+    ),
 )
 
 
@@ -76,6 +83,7 @@ FLAGS = (
     example="slimtune classic download_and_convert_data --dataset_name=flowers "
     "--dataset_dir=/tmp/flowers",
     flags=FLAGS,
+    today="slimtune data download",
 )
 def command(output: Output, dataset_name: str, dataset_dir: str) -> None:
     """Fetch public pictures and convert them to TF-Slim's TFRecord files and labels.txt.

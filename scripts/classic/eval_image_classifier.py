@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import NotFoundError, PlanError, UnsupportedError, UsageError
+from checkpoints.errors import NotFoundError, PlanError, UnsupportedError
 from scripts.classic import slim
 from scripts.classic.flags import Flag, Idle, classic, finish
 from scripts.main import main
@@ -23,17 +23,31 @@ if TYPE_CHECKING:
 DIRECTORY = "/tmp/tfmodel/"  # noqa: S108 - the old default
 
 FLAGS = (
-    Flag("checkpoint_path", str, DIRECTORY, "A directory, of which the newest counts; or a file."),
-    Flag("eval_dir", str, DIRECTORY, "Where the event file with the figures goes."),
+    Flag(
+        "checkpoint_path",
+        str,
+        DIRECTORY,
+        "A directory, of which the newest counts; or a file.",
+        path="checkpoint",
+    ),
+    Flag(
+        "eval_dir",
+        str,
+        DIRECTORY,
+        "Where the event file with the figures goes.",
+        path="output directory",
+    ),
     slim.DATASET_NAME,
     Flag("dataset_split_name", str, "test", "The split to score: train, validation or test."),
     slim.DATASET_DIR,
     slim.LABELS_OFFSET,
     slim.MODEL_NAME,
     slim.PREPROCESSING_NAME,
-    Flag("eval_image_size", int, None, "Height and width in pixels; those of the training."),
-    Flag("batch_size", int, 100, "Pictures of a batch, which --max_num_batches counts."),
-    Flag("max_num_batches", int, None, "Score so many batches; all."),
+    Flag(
+        "eval_image_size", int, None, "Height and width in pixels; those of the training.", least=1
+    ),
+    Flag("batch_size", int, 100, "Pictures of a batch, which --max_num_batches counts.", least=1),
+    Flag("max_num_batches", int, None, "Score so many batches; all.", least=1),
     Flag("moving_average_decay", float, None, "Score the averages of the weights."),
     Idle("restore_global_step", bool, True, "a checkpoint without a step is no error."),
     slim.PREPROCESSING_THREADS,
@@ -49,6 +63,13 @@ FLAGS = (
     "--eval_dir=/tmp/train_logs --dataset_dir=/tmp/flowers --dataset_name=flowers "
     "--dataset_split_name=validation --model_name=inception_v3",
     flags=FLAGS,
+    today="slimtune evaluate",
+    options={
+        **slim.OPTIONS,
+        "image-size": "eval_image_size",
+        "limit": "max_num_batches",
+        "split": "dataset_split_name",
+    },
 )
 def command(output: Output, **flags: Any) -> None:
     """Score a checkpoint on a split, each picture once.
@@ -61,11 +82,6 @@ def command(output: Output, **flags: Any) -> None:
     from finetune.evaluating.evaluation import evaluate
     from finetune.nets.file_options import NetOptions
 
-    if (
-        flags["max_num_batches"] is not None
-        and min(flags["max_num_batches"], flags["batch_size"]) < 1
-    ):
-        raise UsageError("--max_num_batches and --batch_size count from 1.")
     net = slim.net_name(flags["model_name"])
     path = Path(flags["checkpoint_path"])
     family = resolve(path)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import UsageError
 from scripts.classic import slim
 from scripts.classic.flags import Flag, Refused, classic, finish
 from scripts.main import main
@@ -17,11 +16,17 @@ _VIDEO = "Leave it out; the nets here are of pictures."
 
 FLAGS = (
     slim.MODEL_NAME,
-    Flag("output_file", str, None, "The GraphDef to write.", required=True),
-    Flag("image_size", int, None, "Height and width in pixels; the net's own."),
-    Flag("batch_size", int, None, "Pictures of a batch; any number."),
+    Flag("output_file", str, None, "The GraphDef to write.", required=True, path="output"),
+    Flag("image_size", int, None, "Height and width in pixels; the net's own.", least=1),
+    Flag("batch_size", int, None, "Pictures of a batch; any number.", least=1),
     slim.DATASET_NAME,
-    Flag("dataset_dir", str, "", "The dataset, whose classes are counted; the name counts."),
+    Flag(
+        "dataset_dir",
+        str,
+        "",
+        "The dataset, whose classes are counted; the name counts.",
+        path="dataset",
+    ),
     slim.LABELS_OFFSET,
     Flag("is_training", bool, False, "Write the net as it trains."),
     Flag("write_text_graphdef", bool, False, "Write text."),
@@ -37,6 +42,10 @@ FLAGS = (
     example="slimtune classic export_inference_graph --model_name=inception_v3 "
     "--output_file=inception_v3_inf_graph.pb",
     flags=FLAGS,
+    today="slimtune convert",
+    options={
+        **slim.OPTIONS,
+    },
 )
 def command(output: Output, **flags: Any) -> None:
     """Write a net as a GraphDef without weights, for freeze_graph.
@@ -53,9 +62,6 @@ def command(output: Output, **flags: Any) -> None:
     classes = slim.count_classes(
         flags["dataset_name"], flags["dataset_dir"], flags["labels_offset"]
     )
-    for flag in ("image_size", "batch_size"):
-        if flags[flag] is not None and flags[flag] < 1:
-            raise UsageError(f"--{flag} counts from 1.", received=f"--{flag}={flags[flag]}")
     with output.task(f"Building {net}", None):
         graph_def, answers = build(
             net, classes, flags["image_size"], flags["batch_size"], flags["is_training"]
@@ -68,6 +74,7 @@ def command(output: Output, **flags: Any) -> None:
             else graph_def.SerializeToString(deterministic=True)
         )
     words: list[str | Path] = ["slimtune", "convert", "CHECKPOINT", "model.pb", "--net", net]
+    words += ["--classes", str(classes)]
     words += ["--image-size", str(flags["image_size"])] if flags["image_size"] else []
     finish(
         output,

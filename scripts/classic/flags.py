@@ -15,7 +15,9 @@ from typing import Any
 
 import click
 
-from checkpoints.errors import UnsupportedError, listed
+from checkpoints.errors import SlimtuneError, UnsupportedError, listed
+from scripts.classic.checks import check_flags
+from scripts.classic.wording import OldWords, reword_error, rewording
 from scripts.output import Output
 from scripts.verb import option_group, verb
 
@@ -33,6 +35,9 @@ class Flag:
       help: what it says.
       choices: the values there are; empty: any.
       required: whether it has to be given.
+      path: what it names, as it is looked at before the script runs: "file", "graph", "directory" or
+        "dataset" to read, "output" or "output directory" to write, "checkpoint" (found later); empty: no path.
+      least: the lowest number that it may be.
     """
 
     name: str
@@ -41,6 +46,8 @@ class Flag:
     help: str
     choices: tuple[str, ...] = field(default=(), kw_only=True)
     required: bool = field(default=False, kw_only=True)
+    path: str = field(default="", kw_only=True)
+    least: int | None = field(default=None, kw_only=True)
 
     @property
     def text(self) -> str:
@@ -97,7 +104,12 @@ EVERYWHERE: tuple[Flag, ...] = (
 
 
 def classic(
-    name: str, *, example: str, flags: Sequence[Flag]
+    name: str,
+    *,
+    example: str,
+    flags: Sequence[Flag],
+    today: str,
+    options: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Makes a command of a function that takes an Output and, by name, the values of its flags.
 
@@ -108,7 +120,11 @@ def classic(
       name: the script's old name.
       example: one or more command lines that run as they stand, shown in the help.
       flags: all flags of the script; Idle and Refused ones too.
+      today: the command of today that does most of it, as in "slimtune train".
+      options: its options, without dashes -> the flags that messages name instead, where these are
+        not spelled alike.
     """
+    reword = rewording(name, [flag.name for flag in flags], options or {}, today)
     every = (*flags, *EVERYWHERE)
 
     def decorate(function: Callable[..., None]) -> click.Command:
@@ -116,8 +132,16 @@ def classic(
         def run(output: Output, /, **values: Any) -> None:
             _refuse(name, every, values)
             _tell_idle(output, every, values)
-            effective = [flag.name for flag in every if not isinstance(flag, Idle | Refused)]
-            function(output, **{flag: values[flag] for flag in effective})
+            effective = [flag for flag in every if not isinstance(flag, Idle | Refused)]
+            check_flags(effective, values)
+            try:
+                function(
+                    OldWords(output.as_json, reword),
+                    **{flag.name: values[flag.name] for flag in effective},
+                )
+            except SlimtuneError as error:
+                reword_error(error, reword)
+                raise
 
         options = option_group(*(flag.option() for flag in every))
         return verb(name, example=example, cls=_Script)(options(run))

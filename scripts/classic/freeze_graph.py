@@ -26,16 +26,33 @@ _CONTENT = "the content of the files tells."
 _SAVER = "variables are read by their names, without running the graph's Saver."
 
 FLAGS = (
-    Flag("input_graph", str, "", "The graph: a GraphDef, binary or text."),
+    Flag("input_graph", str, "", "The graph: a GraphDef, binary or text.", path="graph"),
     Idle("input_binary", bool, False, _CONTENT),
-    Flag("input_saver", str, "", "A SaverDef, which says under which names variables were saved."),
-    Flag("input_checkpoint", str, "", "The variables: a V1 or V2 checkpoint."),
+    Flag(
+        "input_saver",
+        str,
+        "",
+        "A SaverDef, which says under which names variables were saved.",
+        path="file",
+    ),
+    Flag("input_checkpoint", str, "", "The variables: a V1 or V2 checkpoint.", path="checkpoint"),
     Idle("checkpoint_version", int, 2, _CONTENT),
-    Flag("input_meta_graph", str, "", "Or the graph in a .meta."),
-    Flag("input_saved_model_dir", str, "", "Or graph and variables in a SavedModel."),
+    Flag("input_meta_graph", str, "", "Or the graph in a .meta.", path="graph"),
+    Flag(
+        "input_saved_model_dir",
+        str,
+        "",
+        "Or graph and variables in a SavedModel.",
+        path="directory",
+    ),
     Flag("saved_model_tags", str, "serve", "Tags of the SavedModel's graph, all of them."),
     Flag(
-        "output_graph", str, "", "The .pb to write, in the place of what is there.", required=True
+        "output_graph",
+        str,
+        "",
+        "The .pb to write, in the place of what is there.",
+        required=True,
+        path="output",
     ),
     Flag("output_node_names", str, "", "Nodes of the answers, comma-separated.", required=True),
     Flag("variable_names_whitelist", str, "", "Freeze these variables only."),
@@ -59,6 +76,13 @@ FLAGS = (
     example="slimtune classic freeze_graph --input_graph=graph.pbtxt --input_checkpoint=model.ckpt"
     " --output_graph=frozen.pb --output_node_names=softmax",
     flags=FLAGS,
+    today="slimtune convert",
+    options={
+        "checkpoint": "input_checkpoint",
+        "graph": "input_graph",
+        "outputs": "output_node_names",
+        "overwrite": "another --output_graph",
+    },
 )
 def command(output: Output, **flags: Any) -> None:
     """Freeze a graph: its variables become constants, and what the outputs do without goes.

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from checkpoints.api import Checkpoint
 
 FLAGS = (
-    Flag("file_name", str, "", "The checkpoint, in any spelling.", required=True),
+    Flag(
+        "file_name", str, "", "The checkpoint, in any spelling.", required=True, path="checkpoint"
+    ),
     Flag("tensor_name", str, "", "Print the values of this variable."),
     Flag("all_tensors", bool, False, "Print names and values of all."),
     Flag("all_tensor_names", bool, False, "Print the names of all, sorted."),
@@ -35,6 +37,7 @@ FLAGS = (
     example="slimtune classic inspect_checkpoint --file_name=model.ckpt --all_tensors"
     " --printoptions threshold=100",
     flags=FLAGS,
+    today="slimtune inspect",
 )
 @click.argument("printoption", nargs=-1, metavar="[K=V]...")
 def command(output: Output, **flags: Any) -> None:

@@ -22,13 +22,25 @@ TOP = 5
 _DATA = "tensorflow/examples/label_image/data"
 
 FLAGS = (
-    Flag("image", str, f"{_DATA}/grace_hopper.jpg", "The picture."),
-    Flag("graph", str, f"{_DATA}/inception_v3_2016_08_28_frozen.pb", "The frozen graph."),
-    Flag("labels", str, f"{_DATA}/imagenet_slim_labels.txt", "Names of the classes, a line each."),
+    Flag("image", str, f"{_DATA}/grace_hopper.jpg", "The picture.", path="file"),
+    Flag(
+        "graph",
+        str,
+        f"{_DATA}/inception_v3_2016_08_28_frozen.pb",
+        "The frozen graph.",
+        path="graph",
+    ),
+    Flag(
+        "labels",
+        str,
+        f"{_DATA}/imagenet_slim_labels.txt",
+        "Names of the classes, a line each.",
+        path="file",
+    ),
     Flag("input_layer", str, "input", "Node that takes the picture; encoded where it takes text."),
     Flag("output_layer", str, "InceptionV3/Predictions/Reshape_1", "Node of the answers."),
-    Flag("input_height", int, 299, "Pixels."),
-    Flag("input_width", int, 299, "Pixels."),
+    Flag("input_height", int, 299, "Pixels.", least=1),
+    Flag("input_width", int, 299, "Pixels.", least=1),
     Flag("input_mean", float, 0.0, "Taken off each sample, 0 to 255."),
     Flag("input_std", float, 255.0, "Each sample is divided by it then."),
 )
@@ -39,6 +51,7 @@ FLAGS = (
     example="slimtune classic label_image --graph=output_graph.pb --labels=output_labels.txt"
     " --input_layer=Placeholder --output_layer=final_result --image=rose.jpg",
     flags=FLAGS,
+    today="slimtune predict",
 )
 def command(output: Output, **flags: Any) -> None:
     """Label a picture: a line for each of the five best, `label score`.

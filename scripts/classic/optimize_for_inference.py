@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from exporters.shapes.sizes import Shape
 
 FLAGS = (
-    Flag("input", str, "", "The graph: a GraphDef, binary or text.", required=True),
-    Flag("output", str, "", "The file to write; what is there is replaced.", required=True),
+    Flag("input", str, "", "The graph: a GraphDef, binary or text.", required=True, path="graph"),
+    Flag(
+        "output",
+        str,
+        "",
+        "The file to write; what is there is replaced.",
+        required=True,
+        path="output",
+    ),
     Flag("input_names", str, "", "Nodes that become placeholders, comma-separated."),
     Flag("output_names", str, "", "Nodes to keep, comma-separated.", required=True),
     Flag("frozen_graph", bool, True, "Whether the output is binary; else it is text."),
@@ -45,6 +52,13 @@ FLAGS = (
     example="slimtune classic optimize_for_inference --input=frozen.pb --output=optimized.pb"
     " --input_names=input --output_names=softmax",
     flags=FLAGS,
+    today="slimtune convert",
+    options={
+        "inputs": "input_names",
+        "outputs": "output_names",
+        "overwrite": "another --output",
+        "set": "placeholder_to_const_names",
+    },
 )
 def command(stream: Output, /, **flags: Any) -> None:
     """Optimise a graph: strip it, fold batch norms and constants, take out checks and Identities.

@@ -32,11 +32,20 @@ _DISTORTIONS = ("flip_left_right", "random_crop", "random_scale", "random_bright
 _GROUPED = "_nohash_"
 
 FLAGS = (
-    Flag("image_dir", str, "", "Folders of pictures, one a class.", required=True),
-    Flag("output_graph", str, f"{_TEMPORARY}/output_graph.pb", "The frozen graph to write."),
+    Flag(
+        "image_dir", str, "", "Folders of pictures, one a class.", required=True, path="directory"
+    ),
+    Flag(
+        "output_graph",
+        str,
+        f"{_TEMPORARY}/output_graph.pb",
+        "The frozen graph to write.",
+        path="output",
+    ),
     Flag(
         *("intermediate_output_graphs_dir", str, f"{_TEMPORARY}/intermediate_graph/"),
         "Where intermediate_STEP.pb are written, after training.",
+        path="output directory",
     ),
     Flag("intermediate_store_frequency", int, 0, "Steps between these; 0: none."),
     Flag(
@@ -44,21 +53,24 @@ FLAGS = (
         str,
         f"{_TEMPORARY}/output_labels.txt",
         "The names of the classes to write.",
+        path="output",
     ),
     Flag(
         *("summaries_dir", str, f"{_TEMPORARY}/retrain_logs"),
         "The run directory: events for TensorBoard, checkpoints, report.html. The dataset is built"
         " beside it, in SUMMARIES_DIR-data.",
+        path="output directory",
     ),
-    Flag("how_many_training_steps", int, 4000, "Steps."),
+    Flag("how_many_training_steps", int, 4000, "Steps.", least=1),
     Flag("learning_rate", float, 0.01, "Of gradient descent."),
     Flag("testing_percentage", int, 10, "Pictures that are kept for the test."),
     Flag("validation_percentage", int, 10, "Pictures that evaluations on the way take."),
     Flag(
         *("eval_step_interval", int, _EVAL_STEPS),
         "Steps between evaluations, each with a checkpoint; at the default five in a run.",
+        least=1,
     ),
-    Flag("train_batch_size", int, 100, "Pictures a step."),
+    Flag("train_batch_size", int, 100, "Pictures a step.", least=1),
     Idle("test_batch_size", int, -1, _WHOLE),
     Idle("validation_batch_size", int, 100, _WHOLE),
     Flag("print_misclassified_test_images", bool, False, "List them."),
@@ -75,6 +87,7 @@ FLAGS = (
         *("tfhub_module", str, _MODULE),
         "The net: the address of a module whose net slimtune has, a name from slimtune nets, a"
         " file with a graph (.pb, .pbtxt, .meta), or a checkpoint.",
+        path="checkpoint",
     ),
     Flag(
         *("architecture", str, ""),
@@ -82,13 +95,13 @@ FLAGS = (
         " mobilenet_1.0_224. The graph's input is Mul or input then, not Placeholder.",
     ),
     Idle("model_dir", str, f"{_TEMPORARY}/imagenet", "published weights are kept in the cache."),
-    Flag("saved_model_dir", str, "", "Write a SavedModel too."),
+    Flag("saved_model_dir", str, "", "Write a SavedModel too.", path="output directory"),
     Flag(
         *("logging_verbosity", str, "INFO"),
         "From WARN on nothing is said on the way.",
         choices=("DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
     ),
-    Flag("checkpoint_path", str, "", "Write the last checkpoint here too."),
+    Flag("checkpoint_path", str, "", "Write the last checkpoint here too.", path="checkpoint"),
 )
 
 
@@ -97,6 +110,19 @@ FLAGS = (
     example="slimtune classic retrain --image_dir=flower_photos --how_many_training_steps=500"
     " --output_graph=output_graph.pb --output_labels=output_labels.txt",
     flags=FLAGS,
+    today="slimtune train",
+    options={
+        "batch-size": "train_batch_size",
+        "checkpoint": "tfhub_module",
+        "eval-every": "eval_step_interval",
+        "net": "tfhub_module",
+        "overwrite": "another --summaries_dir",
+        "resume": "slimtune train DATA --run RUN --resume",
+        "run": "summaries_dir",
+        "steps": "how_many_training_steps",
+        "test": "testing_percentage",
+        "val": "validation_percentage",
+    },
 )
 def command(output: Output, **flags: Any) -> None:
     """Retrain a net's last layer on folders of pictures.

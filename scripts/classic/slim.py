@@ -17,6 +17,14 @@ NETS = {"lenet": "mnist_lenet"}
 CLASSES = {"cifar10": 10, "flowers": 5, "imagenet": 1001, "mnist": 10, "visualwakewords": 2}
 """How many classes TF-Slim's datasets have, the background of ImageNet among them."""
 
+OPTIONS = {
+    "checkpoint": "checkpoint_path",
+    "label-offset": "labels_offset",
+    "net": "model_name",
+    "preprocessing": "preprocessing_name",
+}
+"""Options of today that TF-Slim's scripts have other names for: for messages."""
+
 MODEL_NAME = Flag("model_name", str, "inception_v3", "The net; slimtune nets lists them.")
 
 DATASET_NAME = Flag(
@@ -28,6 +36,7 @@ DATASET_DIR = Flag(
     *("dataset_dir", str, None),
     "The dataset: TF-Slim's files, or what slimtune data build made.",
     required=True,
+    path="dataset",
 )
 
 LABELS_OFFSET = Flag(
@@ -125,15 +134,16 @@ def count_classes(dataset_name: str, dataset_dir: str, labels_offset: int) -> in
 
     Args:
       dataset_name: one of CLASSES, where there is no dataset.
-      dataset_dir: the dataset, whose class names are counted; empty or without one: the name counts.
+      dataset_dir: the dataset, whose class names are counted; empty: the name counts.
       labels_offset: how many classes before the first are left out.
 
     Raises:
       NotFoundError: there is neither.
+      DataError: the directory holds no dataset.
     """
-    from finetune.datasets.dataset import is_dataset_directory, read_dataset
+    from finetune.datasets.dataset import read_dataset
 
-    if dataset_dir and is_dataset_directory(Path(dataset_dir)):
+    if dataset_dir:
         dataset = read_dataset(Path(dataset_dir))
         return len(dataset.classes) + dataset.label_offset - labels_offset
     if dataset_name not in CLASSES:

@@ -12,9 +12,23 @@ from scripts.main import main
 from scripts.output import Output
 
 FLAGS = (
-    Flag("input_graph", str, "", "The graph: a GraphDef, binary or text.", required=True),
+    Flag(
+        "input_graph",
+        str,
+        "",
+        "The graph: a GraphDef, binary or text.",
+        required=True,
+        path="graph",
+    ),
     Idle("input_binary", bool, False, "the content of the file tells."),
-    Flag("output_graph", str, "", "The file to write; what is there is replaced.", required=True),
+    Flag(
+        "output_graph",
+        str,
+        "",
+        "The file to write; what is there is replaced.",
+        required=True,
+        path="output",
+    ),
     Flag("output_binary", bool, True, "Whether it is binary; else text."),
     Flag("input_node_names", str, "", "Nodes that become placeholders, comma-separated."),
     Flag("output_node_names", str, "", "Nodes to keep, comma-separated.", required=True),
@@ -32,6 +46,12 @@ FLAGS = (
     example="slimtune classic strip_unused --input_graph=frozen.pb --output_graph=stripped.pb"
     " --input_node_names=input --output_node_names=softmax",
     flags=FLAGS,
+    today="slimtune convert",
+    options={
+        "inputs": "input_node_names",
+        "outputs": "output_node_names",
+        "overwrite": "another --output_graph",
+    },
 )
 def command(output: Output, **flags: Any) -> None:
     """Strip a graph: placeholders for its inputs, and of the rest what the outputs need."""

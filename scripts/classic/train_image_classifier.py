@@ -44,20 +44,37 @@ SETTINGS = {
 KEPT = 5
 """How many checkpoints TF-Slim's supervisor kept."""
 
+_MOST_STEPS = 2**31 - 1
+"""No decay takes longer, however many epochs are asked for."""
+
 _PARALLEL = "Leave it out; one process trains one net on all cores of the machine."
 
 FLAGS = (
-    Flag("train_dir", str, "/tmp/tfmodel/", "Where checkpoints and event files go."),  # noqa: S108
+    Flag(
+        "train_dir",
+        str,
+        "/tmp/tfmodel/",  # noqa: S108 - the old default
+        "Where checkpoints and event files go.",
+        path="output directory",
+    ),
     slim.DATASET_NAME,
     Flag("dataset_split_name", str, "train", "The split to train on: train."),
     slim.DATASET_DIR,
     slim.LABELS_OFFSET,
     slim.MODEL_NAME,
     slim.PREPROCESSING_NAME,
-    Flag("batch_size", int, 32, "Pictures a step."),
-    Flag("train_image_size", int, None, "Height and width in pixels; the net's own."),
-    Flag("max_number_of_steps", int, None, "Steps of the whole run; left out: ten epochs."),
-    Flag("checkpoint_path", str, None, "What to start from: a file or a directory; nothing."),
+    Flag("batch_size", int, 32, "Pictures a step.", least=1),
+    Flag("train_image_size", int, None, "Height and width in pixels; the net's own.", least=1),
+    Flag(
+        "max_number_of_steps", int, None, "Steps of the whole run; left out: ten epochs.", least=1
+    ),
+    Flag(
+        "checkpoint_path",
+        str,
+        None,
+        "What to start from: a file or a directory; nothing.",
+        path="checkpoint",
+    ),
     Flag("checkpoint_exclude_scopes", str, None, "Scopes not to restore, comma-separated."),
     Flag("trainable_scopes", str, None, "Scopes to train, comma-separated; the whole net."),
     Flag("ignore_missing_vars", bool, False, "Initialise what the checkpoint lacks."),
@@ -65,7 +82,7 @@ FLAGS = (
     Flag("learning_rate", float, 0.01, "Of the first step."),
     Flag(*("learning_rate_decay_type", str, "exponential", "How the rate falls."), choices=DECAYS),
     Flag("learning_rate_decay_factor", float, 0.94, "Factor of one exponential decay."),
-    Flag("num_epochs_per_decay", float, 2.0, "Epochs of one decay."),
+    Flag("num_epochs_per_decay", float, 2.0, "Epochs of one decay.", least=0),
     Flag("end_learning_rate", float, 0.0001, "What the polynomial decay falls to."),
     Flag("weight_decay", float, 0.00004, "L2 of the weights."),
     Flag("label_smoothing", float, 0.0, "Share of the label that goes to all classes."),
@@ -105,6 +122,24 @@ FLAGS = (
     example="slimtune classic train_image_classifier --train_dir=/tmp/train_logs "
     "--dataset_dir=/tmp/flowers --dataset_name=flowers --model_name=inception_v3",
     flags=FLAGS,
+    today="slimtune train",
+    options={
+        **slim.OPTIONS,
+        "allow-missing": "ignore_missing_vars",
+        "decay-rate": "learning_rate_decay_factor",
+        "decay-steps": "num_epochs_per_decay",
+        "ema": "moving_average_decay",
+        "epochs": "max_number_of_steps",
+        "exclude": "checkpoint_exclude_scopes",
+        "image-size": "train_image_size",
+        "overwrite": "another --train_dir",
+        "resume": "the same line",
+        "run": "train_dir",
+        "save-seconds": "save_interval_secs",
+        "schedule": "learning_rate_decay_type",
+        "steps": "max_number_of_steps",
+        "trainable": "trainable_scopes",
+    },
 )
 def command(output: Output, **flags: Any) -> None:
     """Train a net on the split train of a dataset.
@@ -164,7 +199,8 @@ def make_config(flags: dict[str, Any], dataset: Dataset) -> TrainConfig:
     optimizer = flags["optimizer"]
     more: dict[str, Any] = {}
     if decay != "fixed":
-        more["decay_steps"] = max(1, int(pictures / flags["batch_size"] * epochs))
+        wanted = pictures / flags["batch_size"] * epochs
+        more["decay_steps"] = max(1, int(min(wanted, _MOST_STEPS)))
     if decay == "exponential":
         more |= {"decay_rate": flags["learning_rate_decay_factor"], "staircase": True}
     if decay == "polynomial":

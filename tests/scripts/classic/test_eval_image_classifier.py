@@ -145,7 +145,7 @@ def test_what_contradicts_the_run_is_refused(slimtune, tiny_net, colour_model, c
         ("--model_name=inception_v3", "of another net.\nExpected: --model_name=tiny", 1),
         ("--preprocessing_name=vgg", "was trained with the preprocessing inception.", 1),
         ("--quantize", "--quantize: training with simulated quantization", 1),
-        ("--max_num_batches=0", "--max_num_batches and --batch_size count from 1.", 2),
+        ("--max_num_batches=0", "--max_num_batches counts from 1.", 2),
     ):
         code, out, err = slimtune(*words, *data, flag)
         assert (code, out) == (expected, "")

@@ -48,7 +48,7 @@ def test_names_and_variables_are_tf_slims(exported):
         node.op for node in nodes.values() if "Initializer" not in node.name
     }
     assert told["same"] == [
-        "slimtune convert CHECKPOINT model.pb --net mobilenet_v1_025 --image-size 128"
+        "slimtune convert CHECKPOINT model.pb --net mobilenet_v1_025 --classes 1001 --image-size 128"
     ]
 
 
@@ -87,3 +87,14 @@ def test_what_is_refused(slimtune, tiny_net, tmp_path, flags, said, code):
     got, out, err = slimtune(*words, *flags)
     assert (got, out) == (code, "") and said in err
     assert not path.exists()
+
+
+def test_a_dataset_that_is_not_there_is_not_its_name(slimtune, tmp_path):
+    for data, said in (("nope", "nope is not there."), ("", "holds no")):
+        code, _, err = slimtune(
+            *("classic", "export_inference_graph", f"--output_file={tmp_path / 'g.pb'}"),
+            f"--dataset_dir={tmp_path / data}",
+        )
+        assert code == 1
+        assert said in err
+        assert not list(tmp_path.iterdir())

@@ -8,11 +8,18 @@ import click
 import pytest
 
 import scripts.command_line
+from checkpoints.errors import RunError
 from scripts.classic.flags import Flag, Idle, Refused, classic, finish, spelled_out
 from scripts.main import main
 
 FLAGS = (
-    Flag("train_dir", str, "/tmp/tfmodel/", "Where to."),
+    Flag("train_dir", str, "/tmp/tfmodel/", "Where to.", path="output directory"),
+    Flag("graph", str, "", "A graph.", path="graph"),
+    Flag("image", str, "", "A picture.", path="file"),
+    Flag("dataset_dir", str, "", "A dataset.", path="directory"),
+    Flag("output_file", str, "", "A file.", path="output"),
+    Flag("checkpoint_path", str, None, "Weights.", path="checkpoint"),
+    Flag("batch_size", int, None, "Pictures.", least=1),
     Flag("input_binary", bool, False, "Whether it is."),
     Flag("input_mean", float, 0.0, "The mean."),
     Flag("optimizer", str, "sgd", "Which.", choices=("sgd", "adam")),
@@ -22,9 +29,24 @@ FLAGS = (
 )
 
 
-@classic("old_script", example="slimtune classic old_script", flags=FLAGS)
+@classic(
+    "old_script",
+    example="slimtune classic old_script",
+    flags=FLAGS,
+    today="slimtune train",
+    options={"run": "train_dir", "resume": "the same line"},
+)
 def old_script(output, train_dir, **others):
     """An old script."""
+    if others["optimizer"] == "adam":
+        output.say("Saved; --resume goes on.")
+        raise RunError(
+            "--run RUN is full.",
+            expected="--loss L, --batch-size 3",
+            received="slimtune train --run R",
+            next_step="slimtune train --help",
+        )
+    others = {name: value for name, value in others.items() if value not in ("", None)}
     finish(output, {"train_dir": train_dir, **others}, ["Done."], "slimtune doctor")
 
 
@@ -131,3 +153,48 @@ def test_the_help_says_which_flags_have_no_effect_and_which_are_refused(run):
         "--num_clones INTEGER Refused: there is one copy of the net. Leave it out. [default: 1]"
         in text
     )
+
+
+def test_messages_name_the_flags_of_the_script(run):
+    code, _, err = run("--optimizer=adam")
+    assert code == 1
+    assert err == (
+        "Saved; the same line goes on.\n"
+        "Error: --train_dir RUN is full.\n"
+        "Expected: slimtune train --loss L, --batch_size 3\n"
+        "Received: slimtune train --run R\n"
+        "Next: slimtune classic old_script --help\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "message", "expected"),
+    [
+        ("--train_dir=", 2, "--train_dir is empty and names nothing.", "--train_dir=PATH"),
+        ("--checkpoint_path=", 2, "--checkpoint_path is empty", "--checkpoint_path=PATH"),
+        ("--input_mean=nan", 2, "--input_mean is no finite number.", "a number, as in 0.5"),
+        ("--input_mean=1e400", 2, "--input_mean is no finite number.", "a number, as in 0.5"),
+        ("--batch_size=0", 2, "--batch_size counts from 1.", "a number from 1"),
+        ("--train_dir=file", 1, "file is a file.", "a directory, or a name that is free"),
+        ("--train_dir=file/a/b", 1, "file is a file.", "a directory"),
+        ("--output_file=file/a", 1, "file is a file.", "a directory"),
+        ("--output_file=run", 1, "run is a directory.", "a file, or a name that is free"),
+        ("--image=run", 1, "run is a directory.", "a file"),
+        ("--image=nope", 1, "nope is not there.", "a file"),
+        ("--dataset_dir=file", 1, "file is a file.", "a directory"),
+        ("--dataset_dir=nope", 1, "nope is not there.", "a directory"),
+        ("--graph=nope", 1, "nope is not there.", "a file with a graph"),
+        ("--graph=run", 2, "run is a run, not a graph.", "a file with a graph"),
+    ],
+)
+def test_what_cannot_be_is_told_first_with_its_flag(
+    run, monkeypatch, tmp_path, word, code, message, expected
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/inference_graph.pb").touch()
+    found, _, err = run(word)
+    assert found == code
+    assert err.startswith(f"Error: {message}") and f"\nExpected: {expected}\n" in err
+    assert f"\nReceived: {word.replace('1e400', 'inf')}\n" in err and "\nNext: " in err

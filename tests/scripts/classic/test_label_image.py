@@ -94,7 +94,7 @@ def test_a_graph_that_takes_encoded_pictures_gets_the_file(tf, slimtune, labels,
     ("flags", "code", "said"),
     [
         (["--input_layer=inputs"], 1, "Next: --input_layer=input\n"),
-        (["--output_layer="], 2, "--output_layer names nothing."),
+        (["--output_layer="], 2, "--output_layer is empty and names nothing."),
         (["--input_std=0"], 2, "No picture can become the input."),
         (["--image=absent.jpg"], 1, "absent.jpg is not there."),
         (["--output_layer=input"], 1, "does not give a score for each class."),
