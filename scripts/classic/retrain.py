@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import DownloadError, UsageError
+from checkpoints.errors import DownloadError, OutputExistsError, RunError, UsageError
 from scripts.classic.flags import Flag, Idle, classic, finish
 from scripts.main import main
 from scripts.output import Output
@@ -131,7 +131,7 @@ def command(output: Output, **flags: Any) -> None:
     node Placeholder, as label_image feeds them, and gives probabilities at final_result; class
     names and preprocessing travel inside, for slimtune predict.
     """
-    from checkpoints.files import refuse_existing, write_text
+    from checkpoints.files import write_text
     from checkpoints.progress import SILENT
     from finetune.datasets.build import build
     from finetune.datasets.dataset import read_dataset
@@ -143,9 +143,8 @@ def command(output: Output, **flags: Any) -> None:
 
     _check(flags)
     progress: Progress = output if flags["logging_verbosity"] in ("DEBUG", "INFO") else SILENT
-    saved_model = flags["saved_model_dir"]
-    if saved_model:
-        refuse_existing(Path(saved_model), False, is_directory=True)
+    run = Run(Path(flags["summaries_dir"]))
+    _check_directories(flags, run)
     old = flags["architecture"]
     trunk = find_trunk(old or flags["tfhub_module"], "architecture" if old else "tfhub_module")
     names = OldNames(
@@ -156,7 +155,6 @@ def command(output: Output, **flags: Any) -> None:
         in_unit_range=not old.startswith(tuple(OLD_INPUTS)),
     )
     _fetch(trunk, progress)
-    run = Run(Path(flags["summaries_dir"]))
     data = built_beside(run.directory)
     _warn_of_groups(Path(flags["image_dir"]), progress)
     build(
@@ -174,6 +172,10 @@ def command(output: Output, **flags: Any) -> None:
     dataset = read_dataset(data)
     write_text(Path(flags["output_labels"]), "".join(f"{name}\n" for name in dataset.classes))
     scored = _final_test(flags["output_graph"], dataset, progress)
+    progress.say(
+        f"slimtune convert {run.directory} model.pb writes the net as it was trained, with the input"
+        " and the answers that slimtune calls them by."
+    )
     finish(
         output,
         {
@@ -193,17 +195,55 @@ def command(output: Output, **flags: Any) -> None:
 
 def _check(flags: Mapping[str, Any]) -> None:
     """Raises UsageError where the percentages or a number are out of range."""
+    if flags["architecture"] and flags["tfhub_module"] != _MODULE:
+        raise UsageError(
+            "--architecture and --tfhub_module both name the net.",
+            expected="one of them",
+            received=" ".join(
+                f"--{name}={flags[name]}" for name in ("architecture", "tfhub_module")
+            ),
+            next_step="Leave one out.",
+        )
     shares = ("testing_percentage", "validation_percentage")
     from_zero = (*shares, "intermediate_store_frequency")
     wrong = [name for name in from_zero if flags[name] < 0]
-    wrong += [name for name in ("eval_step_interval",) if flags[name] < 1]
     if sum(flags[name] for name in shares) >= 100:
         wrong += shares
     if wrong:
         raise UsageError(
             "The flags leave nothing to train on, or to count by.",
-            expected="percentages from 0, together below 100; steps between evaluations from 1",
+            expected="percentages from 0, together below 100; a frequency from 0",
             received=" ".join(f"--{name}={flags[name]}" for name in dict.fromkeys(wrong)),
+            next_step="Lower the percentages." if wrong[0] in shares else "0 writes none.",
+        )
+
+
+def _check_directories(flags: Mapping[str, Any], run: Run) -> None:
+    """Looks at what is in the directories that will be written.
+
+    Raises:
+      OutputExistsError: something is in the place of the SavedModel.
+      RunError: --summaries_dir holds other files than a run.
+    """
+    from finetune.training.run_lock import LOCK
+
+    saved_model = flags["saved_model_dir"]
+    if saved_model and Path(saved_model).exists():
+        raise OutputExistsError(
+            f"{saved_model} is already there.",
+            expected="a name that is free",
+            received=f"--saved_model_dir={saved_model}",
+            next_step="Name another directory, or remove it.",
+        )
+    if run.exists() or not run.directory.is_dir():
+        return
+    others = sorted(path.name for path in run.directory.iterdir() if path.name != LOCK)
+    if others:
+        raise RunError(
+            f"{run.directory} is not empty and holds no run.",
+            expected="a new or empty directory",
+            received=f"--summaries_dir={run.directory} with {', '.join(others[:5])}",
+            next_step="Name another --summaries_dir.",
         )
 
 
@@ -332,10 +372,11 @@ def _same(flags: Mapping[str, Any], config: TrainConfig, data: Path) -> list[str
     val, test = (flags[f"{name}_percentage"] / 100 for name in ("validation", "testing"))
     shares = ("--val", f"{val:g}", "--test", f"{test:g}")
     return [
-        shell_words("slimtune", "data", "build", Path(flags["image_dir"]), data, *shares),
-        shell_words(*train),
-        shell_words("slimtune", "convert", run, graph),
-        shell_words("slimtune", "evaluate", run, data, "--split", "test"),
+        shell_words(
+            *("slimtune", "data", "build", Path(flags["image_dir"]), data, *shares), "--overwrite"
+        ),
+        shell_words(*train, "--overwrite"),
+        shell_words("slimtune", "evaluate", graph, data, "--split", "test"),
     ]
 
 

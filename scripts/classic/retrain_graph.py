@@ -32,6 +32,12 @@ _SCALES: dict[str, tuple[float, Sequence[float]]] = {
 }
 """Preprocessing -> by what values in [0, 1] are multiplied, and what is taken off then."""
 
+_CROPPED = ("inception", "vgg")
+"""Preprocessings that look at the middle of a picture."""
+
+_MIDDLE = 0.875
+"""Share of height and width: of vgg 224 of 256 pixels."""
+
 
 @dataclass(frozen=True)
 class OldNames:
@@ -40,7 +46,8 @@ class OldNames:
     Attributes:
       input: node that takes the pictures.
       final: node of the probabilities.
-      in_unit_range: whether the pictures are in [0, 1], whatever the net itself takes.
+      in_unit_range: whether the pictures are whole ones in [0, 1], whatever the net itself takes;
+        the graph looks at the middle of them that the net was trained on.
     """
 
     input: str
@@ -125,13 +132,40 @@ def _scaled(pictures: NodeDef, name: str, metadata: Metadata) -> list[NodeDef]:
     placeholder = NodeDef()
     placeholder.CopyFrom(pictures)
     placeholder.name = name
-    product = _binary(f"{_PREFIX}/Mul", "Mul", name, f"{_PREFIX}/Mul/y")
+    middle = _middle(name, metadata) if kind in _CROPPED else []
+    seen = middle[-1].name if middle else name
+    product = _binary(f"{_PREFIX}/Mul", "Mul", seen, f"{_PREFIX}/Mul/y")
     return [
         placeholder,
+        *middle,
         _constant(f"{_PREFIX}/Mul/y", [factor]),
         product,
         _constant(f"{_PREFIX}/Sub/y", offset),
         _binary(pictures.name, "Sub", product.name, f"{_PREFIX}/Sub/y"),
+    ]
+
+
+def _middle(pictures: str, metadata: Metadata) -> list[NodeDef]:
+    """Cuts out the middle of whole pictures and enlarges it to their size: what the net was trained on."""
+    size = metadata.image_size or 1
+    share = float((metadata.preprocessing or {}).get("central_fraction", _MIDDLE))
+    start = int((size - size * share) / 2)
+    side = size - 2 * start
+    cut = NodeDef(name=f"{_PREFIX}/Slice", op="Slice")
+    cut.input.extend([pictures, f"{_PREFIX}/Slice/begin", f"{_PREFIX}/Slice/size"])
+    cut.attr["T"].type = DataType.DT_FLOAT
+    cut.attr["Index"].type = DataType.DT_INT32
+    enlarged = NodeDef(name=f"{_PREFIX}/ResizeBilinear", op="ResizeBilinear")
+    enlarged.input.extend([cut.name, f"{_PREFIX}/ResizeBilinear/size"])
+    enlarged.attr["T"].type = DataType.DT_FLOAT
+    enlarged.attr["align_corners"].b = False
+    enlarged.attr["half_pixel_centers"].b = False
+    return [
+        _constant(f"{_PREFIX}/Slice/begin", [0, start, start, 0], DataType.DT_INT32),
+        _constant(f"{_PREFIX}/Slice/size", [-1, side, side, -1], DataType.DT_INT32),
+        cut,
+        _constant(f"{_PREFIX}/ResizeBilinear/size", [size, size], DataType.DT_INT32),
+        enlarged,
     ]
 
 
@@ -141,16 +175,17 @@ def _binary(name: str, op: str, *inputs: str) -> NodeDef:
     return node
 
 
-def _constant(name: str, values: Sequence[float]) -> NodeDef:
-    """A float32 Const: a scalar where there is one value, else a vector."""
+def _constant(name: str, values: Sequence[float], dtype: DataType = DataType.DT_FLOAT) -> NodeDef:
+    """A Const of float32 or int32: a scalar where there is one value, else a vector."""
     node = NodeDef(name=name, op="Const")
-    node.attr["dtype"].type = DataType.DT_FLOAT
+    node.attr["dtype"].type = dtype
     tensor = node.attr["value"].tensor
-    tensor.dtype = DataType.DT_FLOAT
+    tensor.dtype = dtype
     tensor.tensor_shape.SetInParent()
     if len(values) > 1:
         tensor.tensor_shape.dim.add(size=len(values))
-    tensor.tensor_content = np.asarray(values, "<f4").tobytes()
+    kind = "<f4" if dtype == DataType.DT_FLOAT else "<i4"
+    tensor.tensor_content = np.asarray(values, kind).tobytes()
     return node
 
 

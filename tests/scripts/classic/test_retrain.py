@@ -101,7 +101,7 @@ def test_the_graph_says_what_it_takes(retrained, trunk):
     assert graph.nodes["final_result"].op == "Softmax"
     assert {node.op for node in graph.graph_def.node} <= {
         *("Placeholder", "Const", "Mul", "Sub", "Mean", "MatMul", "BiasAdd", "Softmax", "Reshape"),
-        *("Identity", "Shape", "Pack", "StridedSlice"),
+        *("Identity", "Shape", "Pack", "StridedSlice", "Slice", "ResizeBilinear"),
     }
     assert metadata.input == "Placeholder:0"
     assert metadata.outputs["probabilities"] == "final_result:0"
@@ -173,13 +173,12 @@ def test_the_commands_of_today_are_named(retrained, trunk):
     data = f"{retrained.run}-data"
     assert same[0] == "The same with slimtune:"
     assert same[1].startswith("  slimtune data build ") and same[1].endswith(
-        f"{data} --val 0.1 --test 0.2"
+        f"{data} --val 0.1 --test 0.2 --overwrite"
     )
     assert same[2:] == [
         f"  slimtune train {data} --run {retrained.run} --recipe retrain --net {trunk} --steps"
-        f" {STEPS} --batch-size 8 --learning-rate 1",
-        f"  slimtune convert {retrained.run} {retrained.graph}",
-        f"  slimtune evaluate {retrained.run} {data} --split test",
+        f" {STEPS} --batch-size 8 --learning-rate 1 --overwrite",
+        f"  slimtune evaluate {retrained.graph} {data} --split test",
     ]
 
 
@@ -190,7 +189,13 @@ def test_the_commands_of_today_are_named(retrained, trunk):
         (["--eval_step_interval=0"], 2, "Received: --eval_step_interval=0"),
         (["--architecture=inception_v9"], 1, "There is no net for --architecture=inception_v9."),
         (["--tfhub_module=sample.pb"], 1, "There is no net for --tfhub_module=sample.pb."),
-        (["--saved_model_dir=."], 1, "is already there"),
+        (["--saved_model_dir=."], 1, "Received: --saved_model_dir=."),
+        (["--architecture=sample", "--tfhub_module=a"], 2, "both name the net"),
+        (["--summaries_dir=/dev"], 1, "/dev is not empty and holds no run."),
+        (["--image_dir=nope"], 1, "Received: --image_dir=nope"),
+        (["--output_graph=/dev"], 1, "Received: --output_graph=/dev"),
+        (["--output_labels="], 2, "Received: --output_labels="),
+        (["--final_tensor_name="], 2, "Received: --final_tensor_name="),
         (["--logging_verbosity=loud"], 2, "Received: loud"),
     ],
 )
@@ -198,8 +203,8 @@ def test_what_cannot_be_is_refused_before_anything_is_built(
     slimtune, colour_pictures, tmp_path, flags, code, said
 ):
     found, _, err = slimtune(
-        *("classic", "retrain", f"--image_dir={colour_pictures}", *flags),
-        *(f"--summaries_dir={tmp_path / 'logs'}", f"--output_graph={tmp_path / 'o.pb'}"),
+        *("classic", "retrain", f"--image_dir={colour_pictures}"),
+        *(f"--summaries_dir={tmp_path / 'logs'}", f"--output_graph={tmp_path / 'o.pb'}", *flags),
     )
     assert found == code
     assert said in err and "Traceback" not in err
@@ -263,6 +268,20 @@ def test_flags_become_options_of_train(
     assert ("as slimtune train --augment full does it" in err) == (
         "augment" in expected and bool(flags)
     )
+
+
+def test_the_graph_looks_at_what_the_net_was_trained_on(retrained, tf):
+    v1 = tf.compat.v1
+    message = v1.GraphDef.FromString(retrained.graph.read_bytes())
+    pictures = np.random.default_rng(5).random((2, 16, 16, 3), np.float32)
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        tf.import_graph_def(message, name="")
+        mean = next(op for op in graph.get_operations() if op.type == "Mean")
+        seen = mean.inputs[0]
+        found = session.run(seen, {"Placeholder:0": pictures})
+        # An eighth is cut off: one pixel on each side of sixteen.
+        middle = tf.raw_ops.ResizeBilinear(images=pictures[:, 1:-1, 1:-1], size=[16, 16])
+        np.testing.assert_allclose(found, session.run(middle) * 2 - 1, atol=1e-6)
 
 
 def test_an_architecture_keeps_the_input_it_had(retrained, tmp_path):
