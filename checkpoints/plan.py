@@ -106,6 +106,11 @@ class PlannedPhase:
     def describe(self, of: int) -> str:
         """It in a line; `of` is the number of phases."""
         also, more = ("also ", "more ") if self.number > 1 else ("", "")
+        if not self.variables:
+            return (
+                f"Phase {self.number} of {of}, from {self.begins} on, trains nothing that did not "
+                "train before; the learning rate changes, and the optimiser starts afresh."
+            )
         count = counted(len(self.variables), f"{more}variable")
         return (
             f"Phase {self.number} of {of}, from {self.begins} on, {also}trains "
@@ -216,10 +221,10 @@ class Plan:
     def summary(self) -> str:
         """What is restored, initialised and trained, in numbers."""
         totals = self.totals()
+        source = "" if self.checkpoint is None else f" from {self.checkpoint}"
         return (
             f"{counted(totals['variables'], 'variable')}, {totals['parameters']:,} parameters: "
-            f"{totals['restored']} restored from {self.checkpoint or 'nothing'}, "
-            f"{totals['initialised']} initialised; {totals['trainable_parameters']:,} parameters "
+            f"{totals['restored']} restored{source}, {totals['initialised']} initialised; {totals['trainable_parameters']:,} parameters "
             "are trained."
         )
 

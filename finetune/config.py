@@ -12,7 +12,7 @@ from typing import Any
 from checkpoints.errors import RunError, UsageError, listed
 from finetune.nets.file_options import NetOptions
 from finetune.training.optimizers import DEFAULT_LEARNING_RATES, SETTINGS
-from finetune.training.option_checks import flag, unknown_settings, wrong_options
+from finetune.training.option_checks import flag, typed, unknown_settings, wrong_options
 
 DEFAULT_EPOCHS = 10
 UNFREEZE_FACTOR = 0.01
@@ -285,8 +285,8 @@ class TrainConfig:
         """
         ignored = ("run", *NOT_STORED, *besides)
         return [
-            f"{flag(field.name)}: the run has {getattr(self, field.name)!r}, "
-            f"received {getattr(wanted, field.name)!r}"
+            f"{flag(field.name)}: the run has {typed(getattr(self, field.name))}, "
+            f"received {typed(getattr(wanted, field.name))}"
             for field in dataclasses.fields(self)
             if field.name not in ignored
             and getattr(wanted, field.name) not in (field.default, getattr(self, field.name))
@@ -295,7 +295,7 @@ class TrainConfig:
     def changes_from(self, before: TrainConfig) -> list[str]:
         """The options that differ, as in "--steps: 200, was 100"."""
         return [
-            f"{flag(name)}: {getattr(self, name)}, was {getattr(before, name)}"
+            f"{flag(name)}: {typed(getattr(self, name))}, was {typed(getattr(before, name))}"
             for name in ("data", *RESUMABLE)
             if getattr(self, name) != getattr(before, name)
         ]

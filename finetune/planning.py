@@ -126,7 +126,9 @@ def plan_phases(
     first, *later = phases
     plans = [plan_variables(variables, weights, *first[1:], exclude, allow_missing)]
     names = [variable.name for variable in variables]
-    require_matches([scope for _, scopes, _ in later for scope in scopes], names, "--unfreeze-at")
+    begun_with = set(plans[0].trainable)
+    unfrozen = dict.fromkeys(scope for _, scopes, _ in later for scope in scopes)
+    require_matches([s for s in unfrozen if s not in begun_with], names, "--unfreeze-at")
     plans += [
         plan_variables(variables, weights, *each[1:], exclude, allow_missing) for each in later
     ]

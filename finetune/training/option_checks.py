@@ -58,9 +58,12 @@ def is_factor(value: Any) -> bool:
 
 
 def is_unfreezing(value: Any) -> bool:
-    """Stages as `1000:SCOPE` or `5e:SCOPE`, each followed by further scopes."""
-    names = isinstance(value, tuple) and all(isinstance(part, str) for part in value)
-    return names and (not value or UNFREEZING.fullmatch(value[0]) is not None)
+    """Stages as `1000:SCOPE` or `5e:SCOPE`, from 1 on, each followed by further scopes."""
+    if not isinstance(value, tuple) or not all(isinstance(part, str) for part in value):
+        return False
+    beginnings = [UNFREEZING.fullmatch(part) for part in value]
+    begins_with_one = not value or beginnings[0] is not None
+    return begins_with_one and all(int(found[1]) > 0 for found in beginnings if found)
 
 
 def is_rate_factors(value: Any) -> bool:
@@ -148,7 +151,7 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
         "module:function",
         lambda value: isinstance(value, str) and _FUNCTION.fullmatch(value) is not None,
     ),
-    ("unfreeze_at", "STEP:SCOPE,... or EPOCHe:SCOPE,...", is_unfreezing),
+    ("unfreeze_at", "STEP:SCOPE,... or EPOCHe:SCOPE,..., from 1 on", is_unfreezing),
     ("learning_rate_factors", "SCOPE=FACTOR, factors from 0", is_rate_factors),
     ("seed", "a whole number from 0", is_counting),
 )
@@ -165,9 +168,19 @@ def wrong_options(options: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     for name, expected, is_right in CHECKS:
         value = options.get(name)
         if value is not None and not is_right(value):
-            problems.append(f"{flag(name)}: expected {expected}, received {value!r}")
-            received.append(f"{flag(name)} {value!r}")
+            problems.append(f"{flag(name)}: expected {expected}, received {typed(value)}")
+            received.append(f"{flag(name)} {typed(value)}")
     return problems, received
+
+
+def typed(value: Any) -> str:
+    """A value as it is typed behind its option; what cannot be typed in a word."""
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    is_plain = isinstance(value, str) and value and value == value.strip()
+    return str(value) if is_plain or not isinstance(value, str) else repr(value)
 
 
 def flag(name: str) -> str:

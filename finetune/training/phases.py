@@ -8,13 +8,14 @@ optimiser slots, as a run of its own would.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkpoints.errors import UsageError, listed
+from checkpoints.errors import UsageError, counted, listed
 from checkpoints.published import Net
-from finetune.config import TrainConfig, steps_an_epoch
+from finetune.config import DEFAULT_EPOCHS, TrainConfig, steps_an_epoch
 from finetune.training.schedules import TO_THE_END, Schedule
-from finetune.training.stages import read_stages, scopes_by_phase, updating_by_phase
+from finetune.training.stages import Stage, read_stages, scopes_by_phase, updating_by_phase
 
 OWN_BATCH_NORM_DECAY = 0.9997
 """What the published nets were trained with, over hundreds of thousands of steps."""
@@ -77,15 +78,7 @@ def make_phases(
     """
     epoch = steps_an_epoch(pictures, config.batch_size)
     stages = read_stages(config.unfreeze_at, epoch)
-    outside = [stage for stage in stages if not 0 < stage.at < steps]
-    if outside:
-        raise UsageError(
-            f"--unfreeze-at names steps outside the run's {steps} steps:\n"
-            + listed(f"step {stage.at}: {', '.join(stage.scopes)}" for stage in outside),
-            expected=f"steps from 1 to {steps - 1}" if steps > 1 else "a run of two steps or more",
-            received=", ".join(f"step {stage.at}" for stage in outside),
-            next_step="Ask for more --steps or --epochs, or unfreeze earlier.",
-        )
+    _refuse_outside(stages, steps, "step")
     bounds = [0, *(stage.at for stage in stages), steps]
     phases = []
     scopes = scopes_by_phase(net, config.trainable, stages)
@@ -105,6 +98,34 @@ def make_phases(
             )
         )
     return tuple(phases)
+
+
+def refuse_stages_outside(config: TrainConfig) -> None:
+    """Finds stages beyond the run's end where no pictures are needed to tell.
+
+    Raises:
+      UsageError: a stage counted as the run is, in steps or in epochs, begins after its end.
+    """
+    stages = read_stages(config.unfreeze_at)
+    if config.steps is not None:
+        _refuse_outside([s for s in stages if not s.in_epochs], config.steps, "step")
+    else:
+        epochs = config.epochs or DEFAULT_EPOCHS
+        _refuse_outside([s for s in stages if s.in_epochs], epochs, "epoch")
+
+
+def _refuse_outside(stages: Sequence[Stage], end: int, unit: str) -> None:
+    """Raises UsageError where a stage does not begin within the run; `unit` is step or epoch."""
+    outside = [stage for stage in stages if not 0 < stage.at < end]
+    if not outside:
+        return
+    raise UsageError(
+        f"--unfreeze-at names {unit}s outside the run's {counted(end, unit)}:\n"
+        + listed(f"{unit} {stage.at}: {', '.join(stage.scopes)}" for stage in outside),
+        expected=f"{unit}s from 1 to {end - 1}" if end > 1 else f"a run of two {unit}s or more",
+        received=", ".join(f"{unit} {stage.at}" for stage in outside),
+        next_step="Ask for more --steps or --epochs, or unfreeze earlier.",
+    )
 
 
 def fitting_decay(steps: int) -> float:

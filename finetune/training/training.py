@@ -20,6 +20,7 @@ from finetune.trained_classes import refuse_head_of_other_classes, refuse_other_
 from finetune.training.checkpointing import clear_leftovers, require_whole
 from finetune.training.cluster import VARIABLE, read_task
 from finetune.training.graph import head_of
+from finetune.training.phases import refuse_stages_outside
 from finetune.training.result import RunResult
 from finetune.training.run_lock import LOCK, run_lock
 from finetune.training.trainer import Trainer
@@ -156,7 +157,8 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
 
 
 def _find_weights(config: TrainConfig, progress: Progress) -> Weights:
-    """The net and what it starts from, once the scopes that were named are known to be there."""
+    """The net and what it starts from, once the stages and scopes named are known to be there."""
+    refuse_stages_outside(config)
     weights = find_weights(config.net, config.checkpoint, config.net_options, progress=progress)
     if not config.resume:
         refuse_unknown_scopes(

@@ -20,12 +20,12 @@ def test_every_option_that_makes_no_sense_is_named_at_once():
         "  --batch-size: expected a whole number from 1, received -1\n"
         "  --decay-steps: expected a whole number from 1, received 0\n"
         "  --dropout: expected a share from 0, below 1, received 1.0\n"
-        "  --optimizer: expected one of adam, rmsprop, momentum, sgd, adagrad, adadelta, ftrl, received 'adamw'\n"
+        "  --optimizer: expected one of adam, rmsprop, momentum, sgd, adagrad, adadelta, ftrl, received adamw\n"
         "  --steps and --epochs: expected one of them, received both"
     )
     assert caught.value.exit_code == 2
     assert caught.value.received == (
-        "--steps 0, --batch-size -1, --decay-steps 0, --dropout 1.0, --optimizer 'adamw', "
+        "--steps 0, --batch-size -1, --decay-steps 0, --dropout 1.0, --optimizer adamw, "
         "--steps 0 --epochs 3"
     )
 
@@ -94,6 +94,6 @@ def test_a_resumed_run_refuses_other_options_and_names_both_values():
     with pytest.raises(RunError) as caught:
         stored.resumed(config(optimizer="rmsprop", batch_size=8, steps=2, resume=True))
     assert "--batch-size: the run has 32, received 8" in caught.value.message
-    assert "--optimizer: the run has 'sgd', received 'rmsprop'" in caught.value.message
+    assert "--optimizer: the run has sgd, received rmsprop" in caught.value.message
     assert "--steps" not in caught.value.message
     stored.resumed(config(optimizer="sgd", resume=True))

@@ -131,7 +131,7 @@ def test_a_finished_run_says_so_and_gets_again_what_it_lacks(run, read, heard):
     assert any("is finished: 300 of 300 steps" in line for line in heard.said)
     assert (again.accuracy, again.step) == (read.accuracy, 300)
     assert (run / "model.pb").read_bytes() == Path(read.model).read_bytes()
-    with pytest.raises(RunError, match="--net: the run has 'mnist_softmax', received 'mnist_mlp'"):
+    with pytest.raises(RunError, match="--net: the run has mnist_softmax, received mnist_mlp"):
         finetune.mnist("mlp", run)
     with pytest.raises(RunError, match="--steps: the run has 300, received 5"):
         finetune.mnist("softmax", run, steps=5)

@@ -220,7 +220,19 @@ def test_a_misspelled_scope_of_a_later_phase_names_its_option(tiny_checkpoint):
             net="tiny", classes=3, checkpoint=str(tiny_checkpoint), unfreeze_at=("5:Tiny/Conv_10",)
         )
     assert "Tiny/Conv2d_10" in caught.value.message
-    assert caught.value.received == "Tiny/Logits, Tiny/Conv_10"
+    assert caught.value.received == "Tiny/Conv_10"
+
+
+def test_a_phase_that_begins_nothing_says_so_and_step_0_is_no_stage(tiny_net):
+    options = {"net": "tiny", "classes": 3, "checkpoint": "none"}
+    first, phase = plan(**options, unfreeze_at=("10:Tiny/Logits",)).lines()[::2]
+    assert "variables, 1,518 parameters: 0 restored, 12 initialised;" in first
+    assert phase == (
+        "Phase 2 of 2, from step 11 on, trains nothing that did not train before; the learning "
+        "rate changes, and the optimiser starts afresh."
+    )
+    with pytest.raises(UsageError, match="from 1 on, received 0:Tiny/Conv2d_1"):
+        plan(**options, unfreeze_at=("0:Tiny/Conv2d_1",))
 
 
 def test_options_of_a_plan_are_checked_together(tiny_net):
@@ -228,6 +240,7 @@ def test_options_of_a_plan_are_checked_together(tiny_net):
         plan(net="tiny", classes=3, checkpoint="none", hidden=("x",), unfreeze_at=("soon:all",))
     assert caught.value.message == (
         "The options do not fit:\n"
-        "  --hidden: expected whole numbers from 1, received ('x',)\n"
-        "  --unfreeze-at: expected STEP:SCOPE,... or EPOCHe:SCOPE,..., received ('soon:all',)"
+        "  --hidden: expected whole numbers from 1, received x\n"
+        "  --unfreeze-at: expected STEP:SCOPE,... or EPOCHe:SCOPE,..., from 1 on, "
+        "received soon:all"
     )

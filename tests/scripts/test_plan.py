@@ -35,4 +35,4 @@ def test_a_recipe_has_its_phases(slimtune):
 def test_options_that_make_no_sense_are_wrong_usage(slimtune):
     code, out, _ = slimtune(*SMALL, "--hidden", "8,wide", "--json")
     assert code == 2
-    assert json.loads(out)["error"]["received"] == "--hidden (8, 'wide')"
+    assert json.loads(out)["error"]["received"] == "--hidden 8,wide"

@@ -2,7 +2,7 @@ import pytest
 
 from checkpoints.errors import UsageError
 from finetune.config import TrainConfig
-from finetune.training.phases import fitting_decay, make_phases
+from finetune.training.phases import fitting_decay, make_phases, refuse_stages_outside
 
 
 def phases(net, steps=100, pictures=320, **options):
@@ -39,15 +39,29 @@ def test_the_words_heads_and_all_stand_for_scopes(tiny_net):
     assert phase.trainable == ("Tiny",)
 
 
-@pytest.mark.parametrize("stage", ["0:all", "100:all", "11e:all"])
+@pytest.mark.parametrize("stage", ["100:all", "11e:all"])
 def test_a_stage_outside_the_run_is_refused(tiny_net, stage):
     with pytest.raises(UsageError, match="outside the run's 100 steps") as caught:
         phases(tiny_net, unfreeze_at=(stage,))
     assert caught.value.expected == "steps from 1 to 99"
-    assert caught.value.received in ("step 0", "step 100", "step 110")
+    assert caught.value.received in ("step 100", "step 110")
 
 
-@pytest.mark.parametrize("text", ["all", "x:all", "-5:all", "5:", ":all"])
+@pytest.mark.parametrize(
+    ("options", "received"),
+    [
+        ({"steps": 5, "unfreeze_at": ("3:all", "2e:all", "5:all")}, "step 5"),
+        ({"epochs": 2, "unfreeze_at": ("9:all", "2e:all")}, "epoch 2"),
+        ({"unfreeze_at": ("10e:all",)}, "epoch 10"),
+    ],
+)
+def test_what_lies_outside_by_itself_is_told_before_pictures_are_read(options, received):
+    with pytest.raises(UsageError, match="outside the run's") as caught:
+        refuse_stages_outside(TrainConfig(data="d", run="r", **options))
+    assert caught.value.received == received
+
+
+@pytest.mark.parametrize("text", ["all", "x:all", "-5:all", "5:", ":all", "0:all", "0e:all"])
 def test_a_stage_that_is_none_is_refused(text):
     with pytest.raises(UsageError, match="--unfreeze-at: expected STEP:SCOPE"):
         TrainConfig(data="d", run="r", unfreeze_at=(text,))

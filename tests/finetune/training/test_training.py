@@ -294,7 +294,7 @@ def test_a_finished_run_refuses_other_options_and_other_data(
     assert before == {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
     with pytest.raises(RunError) as caught:
         train(config(colours, run, loss="a:b", steps=9))
-    assert "--loss: the run has None, received 'a:b'" in caught.value.message
+    assert "--loss: the run has none, received a:b" in caught.value.message
     assert "--steps: the run has 2, received 9" in caught.value.message
     assert "--resume with more --steps" in caught.value.next_step
     with pytest.raises(RunError) as caught:
@@ -371,7 +371,7 @@ def test_what_train_says_of_its_plan_is_what_plan_says(colours, run, tiny_checkp
     place = heard.said.index(f"tiny: {first}")
     assert heard.said[place + 1 : place + 1 + len(more)] == more
     assert more[-1] == (
-        "Phase 2 of 2, from step 2 on, also trains Tiny/Conv2d_10: 4 more variables, "
+        "Phase 2 of 2, from step 2 on, also trains Tiny/Conv2d_10: 2 more variables, "
         "1,168 more parameters."
     )
     stored = json.loads((run / "plan.json").read_text())["phases"]

@@ -251,9 +251,9 @@ def test_what_changed_on_resuming_is_listed_and_other_options_are_refused(
     with pytest.raises(RunError) as caught:
         train(config(colours, run, steps=4, hidden=(3,), ema=0.9, dropout=0.3, resume=True))
     for line in (
-        "--hidden: the run has (), received (3,)",
-        "--ema: the run has None, received 0.9",
-        "--dropout: the run has None, received 0.3",
+        "--hidden: the run has none, received 3",
+        "--ema: the run has none, received 0.9",
+        "--dropout: the run has none, received 0.3",
     ):
         assert line in caught.value.message
     train(config(colours, run, steps=4, learning_rate=0.01, keep=5, resume=True), progress=heard)
