@@ -100,13 +100,15 @@ def _tell_usage(error: click.ClickException, arguments: Sequence[str], as_json: 
     received = _typed(error, arguments)
     path = context.command_path if context is not None else "slimtune"
     help_command = f"{path} --help"
+    # click lists choices a line each, behind tabs.
+    message = error.format_message().replace("\n\t", " ")
     value: dict[str, str | None] = {
         "type": "UsageError",
-        "message": error.format_message(),
+        "message": message,
         "received": received,
         "next": help_command,
     }
-    text = f"{error.format_message()}\nReceived: {received}\nNext: {help_command}"
+    text = f"{message}\nReceived: {received}\nNext: {help_command}"
     return _tell(value, text, as_json, error.exit_code)
 
 

@@ -39,7 +39,10 @@ def verb(
             help="Print one JSON object on stdout; null where a number is NaN or infinite.",
         )(run)
         for parameter in getattr(with_json, "__click_params__", ()):
-            if isinstance(parameter, click.Argument) or isinstance(parameter.type, click.Path):
+            is_name = isinstance(parameter, click.Argument)
+            if isinstance(parameter.type, click.Choice):
+                continue
+            if is_name or isinstance(parameter.type, click.Path):
                 if isinstance(parameter.type, click.Path):
                     # What may not be read is refused (exit 1) by what reads it: no wrong usage.
                     parameter.type.readable = False

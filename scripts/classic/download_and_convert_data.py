@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,11 +91,30 @@ def command(output: Output, dataset_name: str, dataset_dir: str) -> None:
     An archive that lies in --dataset_dir already is used, and left there; what was fetched stays
     in the cache. CIFAR-10 comes from its binary version.
     """
+    folder = Path(dataset_dir)
+    with _made(folder):
+        _convert(output, folder, dataset_name)
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Makes a directory; where what follows fails, what was made is removed again if it is empty."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for place in made:
+            with suppress(OSError):
+                place.rmdir()
+        raise
+
+
+def _convert(output: Output, folder: Path, dataset_name: str) -> None:
     from finetune.datasets.build import build
     from finetune.datasets.public_data import download_data
 
-    old, folder = DATASETS[dataset_name], Path(dataset_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    old = DATASETS[dataset_name]
     is_there = _holds(folder, old)
     if is_there:
         output.say("Dataset files already exist. Exiting without re-creating them.")

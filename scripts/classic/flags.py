@@ -24,6 +24,21 @@ from scripts.verb import option_group, verb
 _TRUTHS = frozenset(("true", "false", "t", "f", "yes", "no", "y", "n", "1", "0"))
 
 
+class _Boolean(click.types.BoolParamType):
+    """true or false, as old flags spell them."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bool | None:
+        """Reads one; a mistake is told with the two words that everybody knows."""
+        if isinstance(value, str) and value.lower() not in _TRUTHS:
+            self.fail(f"{value!r} is neither true nor false.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_TYPES: dict[type, click.types.ParamType] = {bool: _Boolean()}
+
+
 @dataclass(frozen=True)
 class Flag:
     """A flag of an old script.
@@ -62,7 +77,7 @@ class Flag:
         return click.option(
             f"--{self.name}",
             self.name,
-            type=click.Choice(self.choices) if self.choices else self.type,
+            type=click.Choice(self.choices) if self.choices else _TYPES.get(self.type, self.type),
             required=self.required,
             show_default=shown,
             help=self.text,
@@ -198,7 +213,7 @@ class _Script(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Spells the flags out first."""
         booleans = {
-            parameter.name: parameter.type is click.BOOL
+            parameter.name: isinstance(parameter.type, _Boolean)
             for parameter in self.params
             if isinstance(parameter, click.Option) and not parameter.is_flag and parameter.name
         }

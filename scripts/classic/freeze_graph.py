@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import BrokenFileError, NotFoundError, UsageError, counted
+from checkpoints.errors import BrokenFileError, UsageError, counted
 from scripts.classic.flags import Flag, Idle, Refused, classic, finish
 from scripts.main import main
 from scripts.output import Output
@@ -142,11 +142,15 @@ def _check(flags: Mapping[str, Any]) -> None:
         raise UsageError(
             "freeze_graph takes one graph.",
             expected=f"one of {', '.join('--' + name for name in graphs)}",
-            received=", ".join(f"--{name}={flags[name]}" for name in given) or "none",
+            received=" ".join(f"--{name}={flags[name]}" for name in given) or "none",
+            next_step="Leave out the others." if given else "--input_graph=graph.pb",
         )
     if given != ["input_saved_model_dir"] and not flags["input_checkpoint"]:
         raise UsageError(
-            f"--{given[0]} holds no values of variables.", expected="--input_checkpoint=model.ckpt"
+            f"--{given[0]} holds no values of variables.",
+            expected="--input_checkpoint=model.ckpt",
+            received="no --input_checkpoint",
+            next_step="Name the checkpoint that was saved with the graph.",
         )
 
 
@@ -170,8 +174,6 @@ def _with_saver(graph: Graph, path: str) -> Graph:
     from checkpoints.messages import MetaGraphDef, SaverDef
 
     file = Path(path)
-    if not file.is_file():
-        raise NotFoundError(f"{file} is not there.", expected="a SaverDef, binary or text")
     data = file.read_bytes()
     try:
         saver = text_format.Parse(data.decode("utf-8"), SaverDef())

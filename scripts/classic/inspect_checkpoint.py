@@ -52,7 +52,7 @@ def command(output: Output, **flags: Any) -> None:
         if saved.family.said is not None:
             output.say(f"Checkpoint {saved.family.prefix}: {saved.family.said}.")
         with np.printoptions(**options):
-            lines, shown = _listed(saved, flags)
+            lines, shown = _listed(saved, flags, output.as_json)
         count, excluded = _counted(saved, flags["count_exclude_pattern"])
         prefix = saved.family.prefix
     finish(
@@ -63,7 +63,9 @@ def command(output: Output, **flags: Any) -> None:
     )
 
 
-def _listed(saved: Checkpoint, flags: Mapping[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
+def _listed(
+    saved: Checkpoint, flags: Mapping[str, Any], as_json: bool
+) -> tuple[list[str], list[dict[str, Any]]]:
     """What is printed of the variables, and the same for programs."""
     wanted = flags["tensor_name"]
     if flags["all_tensors"] or flags["all_tensor_names"]:
@@ -86,8 +88,22 @@ def _listed(saved: Checkpoint, flags: Mapping[str, Any]) -> tuple[list[str], lis
         shown.append(entry)
         lines.append(f"tensor: {name} ({entry['dtype']}) {entry['shape']}")
         if with_values:
-            lines.append(str(saved[name]))
+            values = saved[name]
+            lines.append(str(values))
+            if as_json:
+                entry["values"] = _plain(values)
     return lines, shown
+
+
+def _plain(values: Any) -> Any:
+    """An array, or what its tolist gives, as JSON has it: bytes and complex numbers are text."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, list):
+        return [_plain(value) for value in values]
+    if isinstance(values, bytes):
+        return values.decode("utf-8", "backslashreplace")
+    return str(values) if isinstance(values, complex) else values
 
 
 def _described(saved: Checkpoint, name: str) -> dict[str, Any]:
@@ -130,7 +146,8 @@ def _counted(saved: Checkpoint, pattern: str) -> tuple[int, list[str]]:
         raise UsageError(
             "--count_exclude_pattern is no regular expression.",
             expected="as in Adam|Momentum",
-            received=f"{pattern}: {error}",
+            received=f"--count_exclude_pattern={pattern}: {error}",
+            next_step="A backslash before ( [ . * + ? takes it as it stands.",
         ) from error
     left_out = [size for name, size in sizes.items() if regex.search(name)]
     line = (
@@ -155,6 +172,7 @@ def _print_options(texts: Sequence[str], known: Mapping[str, Any]) -> dict[str, 
                 expected="K=V with K one of "
                 + ", ".join(k for k, v in known.items() if isinstance(v, bool | int | float | str)),
                 received=text,
+                next_step="Leave it out to see values as numpy shows them.",
             )
         try:
             options[key] = _read(value, type(known[key]))
@@ -163,6 +181,7 @@ def _print_options(texts: Sequence[str], known: Mapping[str, Any]) -> dict[str, 
                 f"{key} cannot be {value}.",
                 expected=f"as in {key}={known[key]}",
                 received=text,
+                next_step=f"Without it it is {known[key]}.",
             ) from error
     return options
 
@@ -179,9 +198,9 @@ def _read(text: str, kind: type) -> Any:
 def _same(flags: Mapping[str, Any]) -> str:
     """The command of today; values are Python's to print."""
     words: list[str | Path] = ["slimtune", "inspect", Path(flags["file_name"])]
-    if flags["all_tensors"] or flags["tensor_name"]:
+    if flags["all_tensors"] or (flags["tensor_name"] and not flags["all_tensor_names"]):
         words.append("--stats")
-    if flags["tensor_name"]:
+    if flags["tensor_name"] and not (flags["all_tensors"] or flags["all_tensor_names"]):
         words += ["--filter", f"^{re.escape(flags['tensor_name'])}$"]
     return shell_words(*words)
 

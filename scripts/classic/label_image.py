@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.command_lines import shell_words
-from checkpoints.errors import GraphError, NotFoundError, UsageError
+from checkpoints.errors import GraphError, UsageError
 from scripts.classic.flags import Flag, classic, finish
 from scripts.main import main
 from scripts.output import Output
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from exporters.values import Array
 
 TOP = 5
+_PIXELS = 299
 _DATA = "tensorflow/examples/label_image/data"
 
 FLAGS = (
@@ -39,8 +40,8 @@ FLAGS = (
     ),
     Flag("input_layer", str, "input", "Node that takes the picture; encoded where it takes text."),
     Flag("output_layer", str, "InceptionV3/Predictions/Reshape_1", "Node of the answers."),
-    Flag("input_height", int, 299, "Pixels.", least=1),
-    Flag("input_width", int, 299, "Pixels.", least=1),
+    Flag("input_height", int, None, "Pixels; those of the graph, else 299.", least=1),
+    Flag("input_width", int, None, "Pixels; those of the graph, else 299.", least=1),
     Flag("input_mean", float, 0.0, "Taken off each sample, 0 to 255."),
     Flag("input_std", float, 255.0, "Each sample is divided by it then."),
 )
@@ -66,20 +67,20 @@ def command(output: Output, **flags: Any) -> None:
     from exporters.runtime import GraphRunner
     from scripts.classic.nodes import find_nodes
 
-    if flags["input_std"] == 0 or min(flags["input_height"], flags["input_width"]) < 1:
+    if flags["input_std"] == 0:
         raise UsageError(
             "No picture can become the input.",
-            expected="--input_std other than 0, --input_height and --input_width from 1",
-            received=" ".join(
-                f"--{name}={flags[name]}" for name in ("input_std", "input_height", "input_width")
-            ),
+            expected="--input_std other than 0",
+            received="--input_std=0",
+            next_step="--input_std=255",
         )
     graph = read_graph(flags["graph"])
     (entry,) = find_nodes(graph, flags["input_layer"], "input_layer")[:1]
     (answer,) = find_nodes(graph, flags["output_layer"], "output_layer")[:1]
     labels = read_labels(flags["labels"])
+    size = _size(graph, entry, flags)
     with GraphRunner(graph, [entry], [answer]) as runner:
-        scores = np.squeeze(runner.run(_picture(graph, entry, flags))[0])
+        scores = np.squeeze(runner.run(_picture(graph, entry, flags, size))[0])
     if scores.ndim != 1:
         raise GraphError(
             f"{graph.label}: {answer} does not give a score for each class.",
@@ -100,7 +101,33 @@ def command(output: Output, **flags: Any) -> None:
     )
 
 
-def _picture(graph: Graph, entry: str, flags: Mapping[str, Any]) -> Array:
+def _size(graph: Graph, entry: str, flags: Mapping[str, Any]) -> tuple[int, int]:
+    """Height and width of the picture, in pixels: as the flags say, else as the graph does.
+
+    Raises:
+      GraphError: the graph takes pictures of another size.
+    """
+    from exporters.names import TensorName
+
+    shape = graph.shape(TensorName(entry)) or ()
+    own = shape[1:3] if len(shape) == 4 else (None, None)
+    asked = (flags["input_height"], flags["input_width"])
+    if any(None not in pair and pair[0] != pair[1] for pair in zip(own, asked, strict=True)):
+        raise GraphError(
+            f"{graph.label}: {entry} takes pictures of another size.",
+            expected=f"{own[0]} x {own[1]} pixels",
+            received=" ".join(
+                f"--{name}={flags[name]}"
+                for name in ("input_height", "input_width")
+                if flags[name] is not None
+            ),
+            next_step="Leave both out: the graph's own size is taken.",
+        )
+    height, width = (wish or of_graph or _PIXELS for wish, of_graph in zip(asked, own, strict=True))
+    return height, width
+
+
+def _picture(graph: Graph, entry: str, flags: Mapping[str, Any], size: tuple[int, int]) -> Array:
     """What the graph is fed: float32 [1, height, width, 3], or the bytes of the file."""
     import numpy as np
 
@@ -110,16 +137,13 @@ def _picture(graph: Graph, entry: str, flags: Mapping[str, Any]) -> Array:
     from finetune.datasets.pictures import clean
     from finetune.pixels.decode import decode, resize_to
 
-    path = Path(flags["image"])
-    if not path.is_file():
-        raise NotFoundError(f"{path} is not there.", expected="a picture", received=flags["image"])
-    encoded = clean(path).encoded
+    encoded = clean(Path(flags["image"])).encoded
     if graph.dtype(TensorName(entry)) == DataType.DT_STRING:
         return np.array(encoded, object)
     tf = load_tensorflow()
     with tf.Graph().as_default() as own:
         pixels = tf.cast(decode(tf.constant(encoded)), tf.float32)
-        resized = resize_to(pixels, [flags["input_height"], flags["input_width"]])
+        resized = resize_to(pixels, list(size))
         image = tf.divide(tf.subtract(resized, [flags["input_mean"]]), [flags["input_std"]])
     with tf.compat.v1.Session(graph=own, config=session_config()) as session:
         values: Array = session.run(image)

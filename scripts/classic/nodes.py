@@ -46,7 +46,12 @@ def find_nodes(
     known = list(among) or list(graph.nodes)
     names = tuple(tensor_of(name).node for name in comma_separated(text))
     if not names and not optional:
-        raise UsageError(f"--{flag} names nothing.", expected=f"--{flag}=NODE", received=repr(text))
+        raise UsageError(
+            f"--{flag} names nothing.",
+            expected=f"--{flag}=NODE",
+            received=f"--{flag}={text}",
+            next_step=shell_words("slimtune", "inspect", graph.path or "GRAPH"),
+        )
     absent = [name for name in names if name not in known]
     if absent:
         near = near_names(absent[0], known)
@@ -90,6 +95,7 @@ def stripped(
             "--placeholder_type_enum names other dtypes than there are inputs.",
             expected=f"one number, or {len(inputs)}",
             received=",".join(map(str, types)),
+            next_step="One number counts for all inputs.",
         )
     wanted = dict(zip(inputs, types if len(types) > 1 else [*types] * len(inputs), strict=True))
     cut = GraphDef()

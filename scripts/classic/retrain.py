@@ -156,6 +156,7 @@ def command(output: Output, **flags: Any) -> None:
     )
     _fetch(trunk, progress)
     data = built_beside(run.directory)
+    config = _config(flags, trunk, run, data, progress)
     _warn_of_groups(Path(flags["image_dir"]), progress)
     build(
         flags["image_dir"],
@@ -165,7 +166,6 @@ def command(output: Output, **flags: Any) -> None:
         overwrite=True,
         progress=progress,
     )
-    config = _config(flags, trunk, run, data, progress)
     train(config, progress=progress)
     graph = with_old_names(run.graph_file, names)
     _write_models(flags, run, graph, names.final, progress)

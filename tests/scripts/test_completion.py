@@ -77,4 +77,5 @@ def test_bash_takes_the_script(slimtune):
 def test_another_shell_is_wrong_usage(slimtune):
     code, out, err = slimtune("completion", "tcsh")
     assert (code, out) == (2, "")
+    assert "this directory" not in slimtune("completion", "")[2]
     assert "'tcsh' is not one of 'bash', 'zsh', 'fish'." in err

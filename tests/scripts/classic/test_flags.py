@@ -134,6 +134,7 @@ def test_flags_without_meaning_are_refused_together_unless_they_have_their_defau
         ("--optimizer=rmsprop", "rmsprop"),
         ("--num_clones=two", "two"),
         ("--input_binary=maybe", "maybe"),
+        ("--input_binary=2", "2"),
     ],
 )
 def test_wrong_usage_is_named(run, word, said):

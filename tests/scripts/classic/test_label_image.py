@@ -96,6 +96,7 @@ def test_a_graph_that_takes_encoded_pictures_gets_the_file(tf, slimtune, labels,
         (["--input_layer=inputs"], 1, "Next: --input_layer=input\n"),
         (["--output_layer="], 2, "--output_layer is empty and names nothing."),
         (["--input_std=0"], 2, "No picture can become the input."),
+        (["--input_height=100"], 1, "Expected: 16 x 16 pixels\nReceived: --input_height=100 "),
         (["--image=absent.jpg"], 1, "absent.jpg is not there."),
         (["--output_layer=input"], 1, "does not give a score for each class."),
     ],
@@ -112,3 +113,13 @@ def test_labels_of_another_count_are_refused(slimtune, graph, labels, tmp_path):
     code, _, err = run(slimtune, graph, picture(tmp_path / "p.png", "png"), labels)
     assert code == 1
     assert "Expected: 3 class names, one for each logit\nReceived: 2\n" in err
+
+
+def test_without_a_size_the_graphs_own_is_taken(slimtune, graph, labels, tmp_path):
+    image = picture(tmp_path / "p.png", "png")
+    code, out, err = slimtune(
+        *("classic", "label_image", f"--graph={graph}", f"--image={image}", f"--labels={labels}"),
+        "--output_layer=probabilities",
+    )
+    assert code == 0, err
+    assert out == run(slimtune, graph, image, labels)[1]
