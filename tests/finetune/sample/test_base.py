@@ -64,6 +64,7 @@ def test_names_and_shapes_are_those_of_the_net():
 def test_it_knows_held_out_shapes():
     from exporters.runtime import load_tensorflow
     from finetune.nets.build import build_net
+    from finetune.planning import load_values
     from finetune.sample.pretrain import central_crop, draw_held_out
 
     pictures, labels = draw_held_out(3)
@@ -72,9 +73,9 @@ def test_it_knows_held_out_shapes():
     with tf.Graph().as_default(), v1.Session() as session:
         logits = build_net("inception_v3_sample", central_crop(pictures), len(KINDS)).logits
         with checkpoints.open(BASE_DIR / PREFIX) as saved:
-            for variable in v1.global_variables():
-                if "/AuxLogits/" not in variable.op.name:
-                    variable.load(saved[variable.op.name].astype(np.float32), session)
+            every = {variable.op.name: variable for variable in v1.global_variables()}
+            values = {name: saved[name].astype(np.float32) for name in saved if name in every}
+            load_values(session, every, values)
         session.run(v1.variables_initializer(v1.global_variables("InceptionV3/AuxLogits")))
         answers = session.run(logits).argmax(axis=1)
     assert (answers == labels).mean() >= 0.9

@@ -1,5 +1,6 @@
 """A run killed at any moment and resumed equals, bit for bit, the run that was never killed."""
 
+import contextlib
 import json
 import os
 import random
@@ -33,6 +34,9 @@ OPTIONS = {
     "seed": 5,
 }
 """Slots, averages, dropout, distortion and two phases: all that a run carries along."""
+
+SHORT = {"steps": 4, "unfreeze_at": ["2:all"], "eval_every": 2}
+"""A run of as many kinds of moments, in fewer steps."""
 
 
 class Forks:
@@ -102,13 +106,24 @@ def validations(run):
     ]
 
 
-def kill_and_resume(forks, colours, directory, kills):
+def kill_later(process, ended, moment, file):
+    """Kills a fork after so many seconds and, where a file is named, not before that is there."""
+    ended.wait(moment)
+    while file is not None and not file.is_file() and not ended.wait(0.005):
+        pass
+    if not ended.is_set():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def kill_and_resume(forks, colours, directory, kills, after=None, **changes):
     """Trains once undisturbed and then killed so many times, and compares everything.
 
-    A run that ends before its moment has come is compared too, and the next one begins anew.
+    A run that ends before its moment has come is compared too, and the next one begins anew. With
+    `after`, a file of the run, a run is killed first as soon as that is there.
     """
     whole, parts = directory / "whole", directory / "parts"
-    options = {**OPTIONS, "data": str(colours)}
+    options = {**OPTIONS, **changes, "data": str(colours)}
     began = time.monotonic()
     assert forks.run(**options, run=str(whole)) == 0, forks.said()
     seconds = time.monotonic() - began
@@ -116,20 +131,26 @@ def kill_and_resume(forks, colours, directory, kills):
     killed = 0
     for _ in range(10 * kills):
         begun = (parts / "config.json").is_file()
+        is_first = after is not None and not begun
+        began = time.monotonic()
         process = forks.begin(**options, run=str(parts), resume=begun)
-        timer = threading.Timer(
-            moments.uniform(0.0, seconds), lambda p=process: os.kill(p, signal.SIGKILL)
-        )
-        timer.start()
+        ended = threading.Event()
+        moment = 0.0 if is_first else moments.uniform(0.0, seconds)
+        file = parts / after if is_first else None
+        killer = threading.Thread(target=kill_later, args=(process, ended, moment, file))
+        killer.start()
         status = forks.end()
-        timer.cancel()
-        timer.join()
+        ended.set()
+        killer.join()
         assert status in (0, -signal.SIGKILL), forks.said()
         for index in parts.glob("model.ckpt-*.index"):
             assert checkpoints.verify(index).is_ok
         killed += status == -signal.SIGKILL
         if killed == kills:
             break
+        if status == 0 or is_first:
+            # The first run of all takes longer than those after it.
+            seconds = min(seconds, time.monotonic() - began)
         if status == 0:
             assert_same_run(whole, parts)
             shutil.rmtree(parts)
@@ -149,8 +170,8 @@ def assert_same_run(whole, parts):
     assert events[0] == events[1]
 
 
-def test_killed_three_times_at_random_moments(forks, colours, tmp_path):
-    kill_and_resume(forks, colours, tmp_path, 3)
+def test_killed_at_a_checkpoint_and_at_a_random_moment(forks, colours, tmp_path):
+    kill_and_resume(forks, colours, tmp_path, 2, after="model.ckpt-2.index", **SHORT)
 
 
 @pytest.mark.long
