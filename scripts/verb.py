@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scripts.completing import Word
 from scripts.output import Output
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def verb(
         )(run)
         for parameter in getattr(with_json, "__click_params__", ()):
             is_name = isinstance(parameter, click.Argument)
+            if parameter.type is click.STRING:
+                parameter.type = Word(parameter.name or "")
             if isinstance(parameter.type, click.Choice):
                 continue
             if is_name or isinstance(parameter.type, click.Path):

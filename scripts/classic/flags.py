@@ -18,6 +18,7 @@ import click
 from checkpoints.errors import SlimtuneError, UnsupportedError, listed
 from scripts.classic.checks import check_flags
 from scripts.classic.wording import OldWords, reword_error, rewording
+from scripts.completing import Word
 from scripts.output import Output
 from scripts.verb import option_group, verb
 
@@ -27,16 +28,11 @@ _TRUTHS = frozenset(("true", "false", "t", "f", "yes", "no", "y", "n", "1", "0")
 class _Boolean(click.types.BoolParamType):
     """true or false, as old flags spell them."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bool | None:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
         """Reads one; a mistake is told with the two words that everybody knows."""
         if isinstance(value, str) and value.lower() not in _TRUTHS:
             self.fail(f"{value!r} is neither true nor false.", param, ctx)
         return super().convert(value, param, ctx)
-
-
-_TYPES: dict[type, click.types.ParamType] = {bool: _Boolean()}
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,13 @@ class Flag:
         """What the help says."""
         return self.help
 
+    def _type(self) -> Any:
+        if self.choices:
+            return click.Choice(self.choices)
+        if self.type is bool:
+            return _Boolean()
+        return Word(self.name, bool(self.path)) if self.type is str else self.type
+
     def option(self) -> Callable[[Any], Any]:
         """The option of click; what is not given is the default."""
         shown = self.default not in (None, "")
@@ -77,7 +80,7 @@ class Flag:
         return click.option(
             f"--{self.name}",
             self.name,
-            type=click.Choice(self.choices) if self.choices else _TYPES.get(self.type, self.type),
+            type=self._type(),
             required=self.required,
             show_default=shown,
             help=self.text,

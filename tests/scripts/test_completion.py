@@ -52,10 +52,20 @@ def test_a_verb_is_completed_and_nothing_heavy_is_loaded():
         ("slimtune data b", ["plain,build"]),
         ("slimtune completion f", ["plain,fish"]),
         ("slimtune classic freeze_graph --clear", ["plain,--clear_devices"]),
+        ("slimtune train --net mobilenet_v1_02", ["file,mobilenet_v1_02", "plain,mobilenet_v1_025"]),
+        ("slimtune train d --checkpoint vgg_16", ["file,vgg_16", "plain,vgg_16"]),
+        ("slimtune train d --checkpoint ./a", ["file,./a"]),
+        ("slimtune evaluate r d --preprocessing i", ["plain,inception"]),
+        ("slimtune convert r m --to pb", ["plain,pb", "plain,pbtxt"]),
+        ("slimtune download inception_v4", ["plain,inception_v4"]),
+        ("slimtune inspect mo", ["file,mo"]),
+        ("slimtune classic train_image_classifier --model_name vgg_16", ["plain,vgg_16"]),
+        ("slimtune classic train_image_classifier --model_name=vgg_16", ["plain,vgg_16"]),
+        ("slimtune classic freeze_graph --input_graph ", ["file,"]),
     ],
 )
 def test_options_words_and_verbs_of_groups(line, found):
-    assert completed(line)[0] == found
+    assert completed(line) == (found, "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
