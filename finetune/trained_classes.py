@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, PlanError, listed
 from checkpoints.scopes import in_scope, in_scopes
 from finetune.datasets.labels import LABELS_FILE, read_labels_file
 from finetune.run import Run, read_json
-from finetune.weights import Weights
+from finetune.weights import DEFAULT_NET, Weights
 
 _SHOWN = 10
 """How many class names of a list a message shows."""
@@ -64,6 +65,7 @@ def refuse_other_classes(run: Run, data: str, classes: Sequence[str]) -> None:
       DataError: they are others, or others' places.
     """
     trained = classes_of_run(run)
+    net = run.read_config().net or DEFAULT_NET
     if not trained or trained == tuple(classes):
         return
     raise DataError(
@@ -71,8 +73,9 @@ def refuse_other_classes(run: Run, data: str, classes: Sequence[str]) -> None:
         + listed(_differences(trained, classes, "in the run", "in the data")),
         expected=_shown(trained),
         received=_shown(classes),
-        next_step=f"Name data with these classes; or begin a new run with a new head: another "
-        f"--run, and --checkpoint {run.directory} --net NAME to start from what this one learned.",
+        next_step="Name data with the run's classes. A new head on what the run has learned: "
+        + shell_words("slimtune", "train", data, "--run", "ANOTHER", "--net", net)
+        + f" {shell_words('--checkpoint', run.directory)}",
     )
 
 
@@ -106,7 +109,7 @@ def refuse_head_of_other_classes(
         + listed(_differences(trained, classes, "in the head", "in the data")),
         expected=_shown(trained),
         received=_shown(classes),
-        next_step=f"--exclude {','.join(heads)} starts a new head. Are these the same classes under "
+        next_step=f"--exclude {','.join(dict.fromkeys([*exclude, *heads]))} starts a new head. Are these the same classes under "
         f"new names, write the new ones into {beside.name} beside the checkpoint.",
     )
 

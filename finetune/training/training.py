@@ -108,12 +108,19 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
         _refuse_other_files(run)
 
     weights_found = functools.cache(lambda: _find_weights(config, progress))
-    refuse_others = functools.partial(refuse_other_classes, run, config.data)
+
+    def check_classes(classes: tuple[str, ...]) -> None:
+        if config.resume:
+            refuse_other_classes(run, config.data, classes)
+        else:
+            left_out = clean_scopes(default_exclude(weights_found(), config.exclude))
+            refuse_head_of_other_classes(weights_found(), left_out, classes)
+
     dataset = find_dataset(
         config.data,
         built_beside(run.directory),
         before_building=weights_found,
-        check=refuse_others if config.resume and config.label_offset is None else None,
+        check=check_classes if config.label_offset is None else None,
         progress=progress,
     )
     if config.label_offset is not None:
@@ -134,11 +141,7 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
         )
     check_labels(dataset)
     refuse_options(config, dataset)
-    if config.resume:
-        refuse_others(dataset.classes)
-    else:
-        left_out = clean_scopes(default_exclude(weights_found(), config.exclude))
-        refuse_head_of_other_classes(weights_found(), left_out, dataset.classes)
+    check_classes(dataset.classes)
     if config.resume and run.content_hash() not in ("", dataset.content_hash):
         progress.say(
             f"Warning: {config.data} holds other pictures than the run was begun with; it goes on "

@@ -56,6 +56,7 @@ def test_a_run_does_not_go_on_with_a_class_of_another_name(copied):
     assert caught.value.message.endswith("only in the run: blue\n  only in the data: violet")
     assert caught.value.expected == "3 classes: blue, green, red"
     assert caught.value.received == "3 classes: green, red, violet"
+    assert caught.value.next_step.endswith(f"--net tiny --checkpoint {copied / 'run'}")
     assert state(copied) == before
 
 
@@ -106,6 +107,7 @@ def test_a_head_is_not_restored_for_other_classes(copied, tmp_path):
     assert "only in the head: blue\n  only in the data: violet" in caught.value.message
     assert caught.value.next_step.startswith("--exclude Tiny/Logits,Tiny/AuxLogits starts a new")
     assert not new.exists()
+    assert not (tmp_path / "new-data").exists()
     # Whoever says that only names are new gets the old head.
     (copied / "run" / "labels.txt").write_text("green\nred\nviolet\n")
     assert train(config(copied / "pictures", new, **options)).step == 1
