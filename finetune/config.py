@@ -235,7 +235,9 @@ class TrainConfig:
             raise RunError(
                 f"{source} is not what train writes.",
                 expected=f"an object with some of {', '.join(sorted(names))}",
-                received=sorted(stored) if isinstance(stored, dict) else type(stored).__name__,
+                received=", ".join(sorted(stored))
+                if isinstance(stored, dict)
+                else type(stored).__name__,
                 next_step=BROKEN_FILE,
             )
         values: dict[str, Any] = {
