@@ -274,7 +274,9 @@ def _in_directory(directory: Path) -> Family:
         f"The directory {directory} holds no checkpoint.",
         expected="PREFIX.index with PREFIX.data-00000-of-00001, or a V1 file",
         received=_contents(directory),
-        next_step=f"Did you mean one of these?\n{listed(inside)}" if inside else None,
+        next_step=f"Did you mean one of these?\n{listed(inside)}"
+        if inside
+        else "Name another directory, or the checkpoint itself.",
     )
 
 
@@ -296,7 +298,10 @@ def _from_state_file(given: Path) -> Family:
     if container.kind:
         return Family(given, container.kind, (given,), None)
     raise UnsupportedError(
-        f"{given} is no checkpoint.", received=container.name, next_step=container.next_step
+        f"{given} is no checkpoint.",
+        received=container.name,
+        next_step=container.next_step
+        or "Name the directory, the prefix or a file of a checkpoint.",
     )
 
 
@@ -363,6 +368,7 @@ def _refuse_parts(given: Path) -> None:
             f"{given} is the graph of a checkpoint whose variables are not beside it.",
             expected=f"{given.with_name(given.name.removesuffix(META))}{INDEX}, or a V1 file",
             received=_contents(given.parent),
+            next_step="Copy them there, or name the checkpoint.",
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from checkpoints.command_lines import shell_words
 from checkpoints.containers import recognise
 from checkpoints.errors import GraphError, NotFoundError, counted, listed
 from checkpoints.files import kind_of_file
@@ -30,6 +31,7 @@ _MESSAGES: dict[GraphKind, Any] = {
 }
 _READABLE = "a GraphDef, MetaGraphDef or SavedModel, binary or text (.pb, .pbtxt, .meta)"
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
+_ENDINGS = (".pb", ".pbtxt", ".meta")
 _SERVE = "serve"
 
 _DTYPE_LISTS = ("output_types", "component_types", "Tout", "out_types")
@@ -252,7 +254,10 @@ def read_graph(path: str | Path, tags: Collection[str] | None = None) -> Graph:
     kind = kind_of_binary(data) if text is None else kind_of_text(text)
     if kind is None:
         raise GraphError(
-            f"{path} is not a graph.", expected=_READABLE, received=recognise(path).name
+            f"{path} is not a graph.",
+            expected=_READABLE,
+            received=recognise(path).name,
+            next_step=f"See what it is: {shell_words('slimtune', 'inspect', path)}",
         )
     message = _parsed(path, kind, data, text)
     if kind == "graph-def":
@@ -287,13 +292,22 @@ def _file_of(path: Path) -> Path:
         for name in _SAVED_MODEL_FILES:
             if (path / name).is_file():
                 return path / name
+        graphs = sorted(file for file in path.iterdir() if file.suffix in _ENDINGS)
         raise GraphError(
             f"{path} is a directory without a graph.",
             expected="a SavedModel's directory, with saved_model.pb in it, or a file",
             received="a directory",
+            next_step=f"Name a file in it: {shell_words(graphs[0])}"
+            if graphs
+            else f"See what is there: ls {shell_words(path)}",
         )
     if not path.exists():
-        raise NotFoundError(f"{path} is not there.", expected=_READABLE)
+        raise NotFoundError(
+            f"{path} is not there.",
+            expected=_READABLE,
+            received=path,
+            next_step=f"See what is there: ls {shell_words(path.parent)}",
+        )
     kind = kind_of_file(path)
     if kind is not None:
         raise GraphError(

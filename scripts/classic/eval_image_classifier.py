@@ -69,6 +69,8 @@ FLAGS = (
         "image-size": "eval_image_size",
         "limit": "max_num_batches",
         "split": "dataset_split_name",
+        "test": "slimtune data build --test",
+        "val": "slimtune data build --val",
     },
 )
 def command(output: Output, **flags: Any) -> None:

@@ -114,7 +114,9 @@ FLAGS = (
     options={
         "batch-size": "train_batch_size",
         "checkpoint": "tfhub_module",
+        "classes": "slimtune convert --classes",
         "eval-every": "eval_step_interval",
+        "graph": "slimtune convert --graph",
         "net": "tfhub_module",
         "overwrite": "another --summaries_dir",
         "resume": "slimtune train DATA --run RUN --resume",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 
 from checkpoints.errors import SlimtuneError
 from scripts.output import Output
 
-_WORDS = re.compile(r"slimtune .*|(?<![\w-])--[a-z][\w-]*")
+_WORDS = re.compile(r"slimtune .*|(?<![\w-])(--[a-z][\w-]*)(?: REGEX)?")
 """A command line of today up to the end of the line, which stays; or an option."""
+
+_TWICE = re.compile(r"(--\w+) or \1(?!\w)")
+"""Two options of today for which there is one flag."""
 
 
 class OldWords(Output):
@@ -42,7 +44,7 @@ def rewording(
     """
 
     def old(found: re.Match[str]) -> str:
-        word = found[0].replace(f"{today} --help", f"slimtune classic {script} --help")
+        word = found[1] or found[0].replace(f"{today} --help", f"slimtune classic {script} --help")
         name = word.removeprefix("--")
         if name == word or name in flags or name in ("json", "help"):
             return word
@@ -51,7 +53,7 @@ def rewording(
         same = name.replace("-", "_")
         return f"--{same}" if same in flags else f"{today} {word}"
 
-    return partial(_WORDS.sub, old)
+    return lambda text: _TWICE.sub(r"\1", _WORDS.sub(old, text))
 
 
 def reword_error(error: SlimtuneError, reword: Callable[[str], str]) -> None:

@@ -362,7 +362,7 @@ def test_other_files_are_named_for_what_they_are(tmp_path, kind):
     with pytest.raises(UnsupportedError, match="is no checkpoint") as caught:
         resolve(path)
     assert name in caught.value.received
-    assert next_step is None or next_step in caught.value.next_step
+    assert (next_step or "Name the ") in caught.value.next_step
 
 
 def test_real_files_of_other_kinds(shared):

@@ -121,10 +121,16 @@ def test_a_checkpoint_is_no_graph(shared):
 
 
 def test_a_missing_file_and_a_bare_directory(tmp_path):
-    with pytest.raises(NotFoundError, match="is not there"):
+    with pytest.raises(NotFoundError, match="is not there") as absent:
         read_graph(tmp_path / "none.pb")
-    with pytest.raises(GraphError, match="a directory without a graph"):
+    assert absent.value.received == str(tmp_path / "none.pb")
+    with pytest.raises(GraphError, match="a directory without a graph") as bare:
         read_graph(tmp_path)
+    assert bare.value.next_step == f"See what is there: ls {tmp_path}"
+    (tmp_path / "inference_graph.pb").touch()
+    with pytest.raises(GraphError, match="a directory without a graph") as run:
+        read_graph(tmp_path)
+    assert run.value.next_step == f"Name a file in it: {tmp_path}/inference_graph.pb"
 
 
 def test_ops_that_nobody_knows_are_no_obstacle(builder, tmp_path):

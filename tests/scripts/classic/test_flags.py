@@ -41,7 +41,7 @@ def old_script(output, train_dir, **others):
     if others["optimizer"] == "adam":
         output.say("Saved; --resume goes on.")
         raise RunError(
-            "--run RUN is full.",
+            "--run or --train_dir RUN is full; --input-binary REGEX.",
             expected="--loss L, --batch-size 3",
             received="slimtune train --run R",
             next_step="slimtune train --help",
@@ -161,7 +161,7 @@ def test_messages_name_the_flags_of_the_script(run):
     assert code == 1
     assert err == (
         "Saved; the same line goes on.\n"
-        "Error: --train_dir RUN is full.\n"
+        "Error: --train_dir RUN is full; --input_binary.\n"
         "Expected: slimtune train --loss L, --batch_size 3\n"
         "Received: slimtune train --run R\n"
         "Next: slimtune classic old_script --help\n"
