@@ -16,6 +16,7 @@ import click
 
 from checkpoints.errors import SlimtuneError
 from checkpoints.temporary_names import without_temporary_names
+from scripts.completing import understand_bash
 from scripts.main import COMMANDS
 from scripts.output import json_line, printable, to_stdout
 from scripts.verb import LazyGroup
@@ -38,6 +39,8 @@ def run(arguments: Sequence[str]) -> int:
     if threading.current_thread() is threading.main_thread():
         # Ended by the system: what was begun beside its place is removed on the way out.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    if "_SLIMTUNE_COMPLETE" in os.environ:
+        understand_bash()
     try:
         # click gives the code of an Exit, as --help and verbs that found something raise it.
         given = cli.main(arguments, prog_name="slimtune", standalone_mode=False)

@@ -80,3 +80,15 @@ class Word(click.types.StringParamType):
         files = [CompletionItem(incomplete, type="file")] if self._is_path else []
         words = sorted(word for word in self._words() if word.startswith(incomplete))
         return [*files, *map(CompletionItem, words)]
+
+
+def understand_bash() -> None:
+    """Has click read --flag=value as bash gives it: as three words, the sign between them."""
+    from click.shell_completion import BashComplete, add_completion_class
+
+    class Bash(BashComplete):
+        def get_completion_args(self) -> tuple[list[str], str]:
+            words, incomplete = super().get_completion_args()
+            return [word for word in words if word != "="], incomplete
+
+    add_completion_class(Bash)

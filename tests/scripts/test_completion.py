@@ -52,7 +52,10 @@ def test_a_verb_is_completed_and_nothing_heavy_is_loaded():
         ("slimtune data b", ["plain,build"]),
         ("slimtune completion f", ["plain,fish"]),
         ("slimtune classic freeze_graph --clear", ["plain,--clear_devices"]),
-        ("slimtune train --net mobilenet_v1_02", ["file,mobilenet_v1_02", "plain,mobilenet_v1_025"]),
+        (
+            "slimtune train --net mobilenet_v1_02",
+            ["file,mobilenet_v1_02", "plain,mobilenet_v1_025"],
+        ),
         ("slimtune train d --checkpoint vgg_16", ["file,vgg_16", "plain,vgg_16"]),
         ("slimtune train d --checkpoint ./a", ["file,./a"]),
         ("slimtune evaluate r d --preprocessing i", ["plain,inception"]),
@@ -61,6 +64,11 @@ def test_a_verb_is_completed_and_nothing_heavy_is_loaded():
         ("slimtune inspect mo", ["file,mo"]),
         ("slimtune classic train_image_classifier --model_name vgg_16", ["plain,vgg_16"]),
         ("slimtune classic train_image_classifier --model_name=vgg_16", ["plain,vgg_16"]),
+        ("slimtune classic train_image_classifier --model_name = vgg_16", ["plain,vgg_16"]),
+        (
+            "slimtune classic train_image_classifier --model_name = vgg_16 --optimizer = f",
+            ["plain,ftrl"],
+        ),
         ("slimtune classic freeze_graph --input_graph ", ["file,"]),
     ],
 )
