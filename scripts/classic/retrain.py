@@ -140,7 +140,13 @@ def command(output: Output, **flags: Any) -> None:
     from finetune.run import Run
     from finetune.training.training import train
     from finetune.training_data import built_beside
-    from scripts.classic.retrain_graph import HUB_INPUT, OLD_INPUTS, OldNames, with_old_names
+    from scripts.classic.retrain_graph import (
+        HUB_INPUT,
+        OLD_INPUTS,
+        OldNames,
+        check_names,
+        with_old_names,
+    )
     from scripts.classic.retrain_trunk import find_trunk
 
     _check(flags)
@@ -156,6 +162,7 @@ def command(output: Output, **flags: Any) -> None:
         final=flags["final_tensor_name"],
         in_unit_range=not old.startswith(tuple(OLD_INPUTS)),
     )
+    check_names(names, trunk.net)
     _fetch(trunk, progress)
     data = built_beside(run.directory)
     config = _config(flags, trunk, run, data, progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,6 +56,44 @@ class OldNames:
     in_unit_range: bool
 
 
+_NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+
+
+def check_names(names: OldNames, net: str) -> None:
+    """Finds before training what would be wrong with the name of the probabilities.
+
+    Args:
+      names: of the ends.
+      net: a registered net, or a file with a graph, whose nodes have names already.
+
+    Raises:
+      UsageError: no node can have the name, or one has it.
+    """
+    from finetune.nets.graph_net import is_graph_file
+
+    taken = {names.input}
+    if is_graph_file(net):
+        taken |= set(read_graph(net).nodes)
+    if names.final in taken:
+        raise _taken(names.final)
+    if not _NODE_NAME.fullmatch(names.final):
+        raise UsageError(
+            "--final_tensor_name is no name of a node.",
+            expected="letters, digits and _ . / -, as in final_result",
+            received=f"--final_tensor_name={names.final}",
+            next_step="Choose another --final_tensor_name.",
+        )
+
+
+def _taken(name: str) -> UsageError:
+    return UsageError(
+        f"The net has a node {name} already.",
+        expected="a name that is free",
+        received=name,
+        next_step="Choose another --final_tensor_name.",
+    )
+
+
 def with_old_names(file: Path, names: OldNames) -> Graph:
     """A run's inference graph with other ends, its variables as they are.
 
@@ -78,12 +117,7 @@ def with_old_names(file: Path, names: OldNames) -> Graph:
         renamed[pictures] = names.input
     for old, new in renamed.items():
         if new != old and new in graph.nodes:
-            raise UsageError(
-                f"The net has a node {new} already.",
-                expected="a name that is free",
-                received=new,
-                next_step="Choose another --final_tensor_name.",
-            )
+            raise _taken(new)
     changed = GraphDef()
     if names.in_unit_range:
         changed.node.extend(_scaled(graph.nodes[pictures], names.input, metadata))

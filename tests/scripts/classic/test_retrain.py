@@ -196,6 +196,8 @@ def test_the_commands_of_today_are_named(retrained, trunk):
         (["--output_graph=/dev"], 1, "Received: --output_graph=/dev"),
         (["--output_labels="], 2, "Received: --output_labels="),
         (["--final_tensor_name="], 2, "Received: --final_tensor_name="),
+        (["--final_tensor_name=a b", "--tfhub_module=sample"], 2, "is no name of a node."),
+        (["--final_tensor_name=input", "--architecture=mobilenet_1.0_224"], 2, "has a node input"),
         (["--logging_verbosity=loud"], 2, "Received: loud"),
     ],
 )
