@@ -1,6 +1,7 @@
 """Every net in the style of tf_slim.nets: trained a step, exchanged with TensorFlow, frozen, exported."""
 
 import dataclasses
+import gc
 
 import numpy as np
 import pytest
@@ -46,6 +47,13 @@ def narrow(monkeypatch):
     """Inception-v2 with an eighth of its channels, registered for one test."""
     record = dataclasses.replace(NETS["inception_v2"], name=NARROW, depth_multiplier=0.125)
     monkeypatch.setitem(NETS, NARROW, record)
+
+
+@pytest.fixture(autouse=True)
+def collected():
+    """Graphs refer to themselves; left to Python, those of large nets would add up to 20 GB."""
+    yield
+    gc.collect()
 
 
 @pytest.mark.parametrize(("net", "size"), CASES)
