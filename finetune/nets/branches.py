@@ -56,6 +56,29 @@ def apply_layer(net: Any, layer: Layer, depth_multiplier: float) -> Any:
     return slim.conv2d(net, channels, layer.kernel, **place)
 
 
+def auxiliary_head(
+    net: Any, num_classes: int, depth_multiplier: float, pool: str, whole: str, logits: str
+) -> Any:
+    """The second head of the later Inceptions, in the current variable scope.
+
+    Args:
+      net: float32 [batch, height, width, channels], what it stands on.
+      num_classes: length of its logits.
+      depth_multiplier: factor on the channels of its first convolution.
+      pool: scope of the pooling, by 5 x 5 with stride 3.
+      whole: scope of the convolution whose kernel is as large as what the pooling leaves.
+      logits: scope of the logits.
+
+    Returns:
+      Logits [batch, num_classes].
+    """
+    slim = load_slim()
+    net = slim.avg_pool2d(net, [5, 5], stride=3, padding="VALID", scope=pool)
+    net = apply_layer(net, Layer("Conv2d_1b_1x1", 128), depth_multiplier)
+    net = slim.conv2d(net, 768, net.shape.as_list()[1:3], padding="VALID", scope=whole)
+    return slim.fully_connected(slim.flatten(net), num_classes, activation_fn=None, scope=logits)
+
+
 def join_branches(net: Any, branches: Sequence[Branch], depth_multiplier: float) -> Any:
     """Branch_0, Branch_1, ... on the same input, in the current variable scope, joined by channels.
 

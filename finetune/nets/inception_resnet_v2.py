@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from exporters.runtime import load_tensorflow
-from finetune.nets.branches import Branch, Layer, apply_layer, join_branches
+from finetune.nets.branches import Branch, Layer, apply_layer, auxiliary_head, join_branches
 from finetune.slim import load_slim
 
 STEM = (
@@ -155,14 +155,9 @@ def inception_resnet_v2(
             net = apply_layer(net, Layer("Conv2d_7b_1x1", 1536), depth_multiplier)
             end_points["Conv2d_7b_1x1"] = net
         with v1.variable_scope("AuxLogits"):
-            aux = slim.avg_pool2d(
-                end_points["PreAuxLogits"], [5, 5], stride=3, padding="VALID", scope="Conv2d_1a_3x3"
-            )
-            aux = apply_layer(aux, Layer("Conv2d_1b_1x1", 128), depth_multiplier)
-            whole = aux.shape.as_list()[1:3]
-            aux = slim.conv2d(aux, 768, whole, padding="VALID", scope="Conv2d_2a_5x5")
-            end_points["AuxLogits"] = slim.fully_connected(
-                slim.flatten(aux), num_classes, activation_fn=None, scope="Logits"
+            scopes = ("Conv2d_1a_3x3", "Conv2d_2a_5x5", "Logits")
+            end_points["AuxLogits"] = auxiliary_head(
+                end_points["PreAuxLogits"], num_classes, depth_multiplier, *scopes
             )
         with v1.variable_scope("Logits"):
             whole = net.shape.as_list()[1:3]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from exporters.runtime import load_tensorflow
-from finetune.nets.branches import Branch, Layer, apply_layer, join_branches
+from finetune.nets.branches import Branch, Layer, apply_layer, auxiliary_head, join_branches
 from finetune.slim import load_slim
 
 STEM = (
@@ -145,14 +145,9 @@ def inception_v4(
                     net = join_branches(net, branches, depth_multiplier)
                 end_points[scope] = net
         with v1.variable_scope("AuxLogits"):
-            aux = slim.avg_pool2d(
-                end_points["Mixed_6h"], [5, 5], stride=3, padding="VALID", scope="AvgPool_1a_5x5"
-            )
-            aux = apply_layer(aux, Layer("Conv2d_1b_1x1", 128), depth_multiplier)
-            whole = aux.shape.as_list()[1:3]
-            aux = slim.conv2d(aux, 768, whole, padding="VALID", scope="Conv2d_2a")
-            end_points["AuxLogits"] = slim.fully_connected(
-                slim.flatten(aux), num_classes, activation_fn=None, scope="Aux_logits"
+            scopes = ("AvgPool_1a_5x5", "Conv2d_2a", "Aux_logits")
+            end_points["AuxLogits"] = auxiliary_head(
+                end_points["Mixed_6h"], num_classes, depth_multiplier, *scopes
             )
         with v1.variable_scope("Logits"):
             whole = net.shape.as_list()[1:3]
