@@ -1,11 +1,12 @@
 """How a picture becomes the net's input: one description for training, evaluation, prediction, export.
 
-The kinds are a table of modules; each has two functions on TensorFlow tensors:
+The kinds are a table of modules with two functions on TensorFlow tensors:
 
     training(encoded, preprocessing, seed, augment, boxes) -> [size, size, channels] float32
     evaluation(image, preprocessing) -> [size, size, channels] float32
 
-and VALUE_RANGE, the lowest and highest value that either gives; where these depend on the size,
+A kind that distorts nothing has no `training`: its pictures are those of evaluation. Each has
+VALUE_RANGE, the lowest and highest value that either gives; where these depend on the size,
 a function value_range(preprocessing) in its place. A kind that gives another number of channels
 than 3 says it as CHANNELS. The formulas stand in docs/preprocessing.md.
 """
@@ -109,9 +110,10 @@ class Preprocessing:
                 expected=f"one of {', '.join(AUGMENTS)}",
                 received=augment,
             )
-        if augment == "none":
+        kind = self._kind()
+        if augment == "none" or not hasattr(kind, "training"):
             return self.evaluation(encoded)
-        return self._kind().training(encoded, self, seed, augment, boxes)
+        return kind.training(encoded, self, seed, augment, boxes)
 
     def evaluation(self, encoded: Any) -> Any:
         """What evaluation, prediction and export feed the net; TensorFlow operations.

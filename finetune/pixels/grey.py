@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from exporters.runtime import load_tensorflow
-from finetune.pixels.decode import decode, resize
+from finetune.pixels.decode import resize
 from finetune.pixels.frame import to_bytes_range
 
 if TYPE_CHECKING:
@@ -15,13 +15,6 @@ CHANNELS = 1
 VALUE_RANGE = (0.0, 1.0)
 
 _RED, _BLUE = 0.299, 0.114
-
-
-def training(
-    encoded: Any, preprocessing: Preprocessing, seed: Any, augment: str, boxes: Any
-) -> Any:
-    """As `evaluation`, whatever the augmentation; the arguments are those of every kind."""
-    return evaluation(decode(encoded), preprocessing)
 
 
 def evaluation(image: Any, preprocessing: Preprocessing) -> Any:

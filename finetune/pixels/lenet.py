@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from finetune.pixels.decode import decode
 from finetune.pixels.frame import crop_or_pad, to_bytes_range
 
 if TYPE_CHECKING:
@@ -16,13 +15,6 @@ if TYPE_CHECKING:
 
 _HALF = 128.0
 VALUE_RANGE = (-1.0, 127.0 / _HALF)
-
-
-def training(
-    encoded: Any, preprocessing: Preprocessing, seed: Any, augment: str, boxes: Any
-) -> Any:
-    """As `evaluation`, whatever the augmentation; the arguments are those of every kind."""
-    return evaluation(decode(encoded), preprocessing)
 
 
 def evaluation(image: Any, preprocessing: Preprocessing) -> Any:

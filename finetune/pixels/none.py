@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from finetune.pixels.decode import decode, resize
+from finetune.pixels.decode import resize
 from finetune.pixels.frame import to_bytes_range
 
 if TYPE_CHECKING:
     from finetune.preprocessing import Preprocessing
 
 VALUE_RANGE = (0.0, 255.0)
-
-
-def training(
-    encoded: Any, preprocessing: Preprocessing, seed: Any, augment: str, boxes: Any
-) -> Any:
-    """As `evaluation`, whatever the augmentation; the arguments are those of every kind."""
-    return evaluation(decode(encoded), preprocessing)
 
 
 def evaluation(image: Any, preprocessing: Preprocessing) -> Any:
