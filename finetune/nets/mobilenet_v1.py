@@ -59,6 +59,29 @@ def convolutions(is_training: bool, batch_norm_decay: float) -> AbstractContextM
     return scope
 
 
+def pooled_logits(
+    net: Any, num_classes: int, is_training: bool, keep_prob: float, pool: str, dropout: str
+) -> tuple[Any, Any]:
+    """The head of both MobileNets, in the current variable scope.
+
+    Args:
+      net: float32 [batch, height, width, channels].
+      num_classes: length of the logits.
+      is_training: training mode for dropout.
+      keep_prob: the share of activations kept before the logits.
+      pool: scope of the average over height and width.
+      dropout: scope of the dropout.
+
+    Returns:
+      The averages [batch, 1, 1, channels], and logits [batch, 1, 1, num_classes].
+    """
+    slim = load_slim()
+    pooled = slim.avg_pool2d(net, net.shape.as_list()[1:3], padding="VALID", scope=pool)
+    kept = slim.dropout(pooled, keep_prob=keep_prob, is_training=is_training, scope=dropout)
+    plain = {"activation_fn": None, "normalizer_fn": None, "scope": "Conv2d_1c_1x1"}
+    return pooled, slim.conv2d(kept, num_classes, [1, 1], **plain)
+
+
 def mobilenet_v1(
     images: Any,
     num_classes: int,
@@ -100,19 +123,9 @@ def mobilenet_v1(
             net = slim.conv2d(net, depth(channels), [1, 1], scope=name)
             end_points[name] = net
         with tf.compat.v1.variable_scope("Logits"):
-            size = net.shape.as_list()[1:3]
-            net = slim.avg_pool2d(net, size, padding="VALID", scope="AvgPool_1a")
-            end_points["AvgPool_1a"] = net
-            net = slim.dropout(
-                net, keep_prob=dropout_keep_prob, is_training=is_training, scope="Dropout_1b"
-            )
-            net = slim.conv2d(
-                net,
-                num_classes,
-                [1, 1],
-                activation_fn=None,
-                normalizer_fn=None,
-                scope="Conv2d_1c_1x1",
+            scopes = ("AvgPool_1a", "Dropout_1b")
+            end_points["AvgPool_1a"], net = pooled_logits(
+                net, num_classes, is_training, dropout_keep_prob, *scopes
             )
             logits = tf.squeeze(net, [1, 2], name="SpatialSqueeze")
         end_points["Logits"] = logits

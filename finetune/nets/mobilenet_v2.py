@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from exporters.runtime import load_tensorflow
-from finetune.nets.mobilenet_v1 import convolutions
+from finetune.nets.mobilenet_v1 import convolutions, pooled_logits
 from finetune.slim import load_slim
 
 STAGES = (
@@ -76,19 +76,9 @@ def mobilenet_v2(
         end_points[f"layer_{index + 2}"] = net
         net = tf.identity(net, "embedding")
         with tf.compat.v1.variable_scope("Logits"):
-            size = net.shape.as_list()[1:3]
-            net = slim.avg_pool2d(net, size, padding="VALID", scope="AvgPool")
-            end_points["global_pool"] = net
-            net = slim.dropout(
-                net, keep_prob=dropout_keep_prob, is_training=is_training, scope="Dropout"
-            )
-            net = slim.conv2d(
-                net,
-                num_classes,
-                [1, 1],
-                activation_fn=None,
-                normalizer_fn=None,
-                scope="Conv2d_1c_1x1",
+            scopes = ("AvgPool", "Dropout")
+            end_points["global_pool"], net = pooled_logits(
+                net, num_classes, is_training, dropout_keep_prob, *scopes
             )
             logits = tf.identity(tf.squeeze(net, [1, 2]), "output")
         end_points["Logits"] = logits
