@@ -25,7 +25,13 @@ from google.protobuf.message import DecodeError
 
 from checkpoints import dtypes
 from checkpoints.checksum import crc32c, unmask
-from checkpoints.errors import BrokenFileError, CheckpointError, SlimtuneError, UnsupportedError
+from checkpoints.errors import (
+    BrokenFileError,
+    CheckpointError,
+    NotFoundError,
+    SlimtuneError,
+    UnsupportedError,
+)
 from checkpoints.mapped import map_file
 from checkpoints.messages import BundleEntryProto, BundleHeaderProto
 from checkpoints.names import OBJECT_ATTRIBUTES
@@ -327,7 +333,7 @@ class Bundle:
             path = data_path(self._prefix, entry.shard, self.num_shards)
             try:
                 self._shards[entry.shard] = map_file(path)
-            except FileNotFoundError as error:
+            except NotFoundError as error:
                 raise self._data_error(name, entry, "the file is missing") from error
         shard = self._shards[entry.shard]
         if entry.offset + entry.size > len(shard):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -37,6 +36,7 @@ from checkpoints.family_files import (
     names_in,
     prefixes_in,
     shards_of,
+    size_of,
     step_of,
 )
 from checkpoints.files import kind_of_file, write_text
@@ -71,11 +71,13 @@ class Family:
     @property
     def num_bytes(self) -> int:
         """The size of all files, the graph too; those that went meanwhile count nothing."""
-        num_bytes = 0
-        for file in (*self.files, *([] if self.meta is None else [self.meta])):
-            with suppress(FileNotFoundError):
-                num_bytes += file.stat().st_size
-        return num_bytes
+        files = (*self.files, *([] if self.meta is None else [self.meta]))
+        return sum(size_of(file) or 0 for file in files)
+
+    @property
+    def is_lone_file(self) -> bool:
+        """Whether it is one file of the very name, without a graph."""
+        return self.files == (self.prefix,) and self.meta is None
 
     @property
     def step(self) -> int | None:

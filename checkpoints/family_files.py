@@ -7,6 +7,8 @@ PREFIX-SSSSS-of-NNNNN; PREFIX.meta holds the graph of either.
 from __future__ import annotations
 
 import re
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from checkpoints.errors import SlimtuneError
@@ -29,6 +31,15 @@ def names_in(directory: Path) -> list[str]:
 def beside(prefix: Path, ending: str) -> Path:
     """PREFIX with an ending put after it."""
     return prefix.parent / f"{prefix.name}{ending}"
+
+
+def size_of(path: Path) -> int | None:
+    """The bytes of a file, or None where there is none, or none any more."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def has_index(prefix: Path) -> bool:
@@ -98,7 +109,8 @@ def is_table(path: Path) -> bool:
     """
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with suppress(FileNotFoundError), path.open("rb") as file:  # it may go meanwhile
         head = file.read(_TABLE_HEAD_BYTES)
         file.seek(max(0, file.seek(0, 2) - len(MAGIC)))
         return file.read() == MAGIC or _V1_HEAD.match(head) is not None
+    return False

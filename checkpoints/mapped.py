@@ -6,6 +6,8 @@ import mmap
 import weakref
 from pathlib import Path
 
+from checkpoints.errors import NotFoundError
+
 _RELEASED_BYTES = 1 << 24
 _MAPS: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
@@ -17,9 +19,17 @@ def map_file(path: Path) -> memoryview:
     closed. A file that is replaced by renaming stays readable through the old view.
 
     Raises:
+      NotFoundError: there is no such file, or it went after it was found.
       OSError: the file cannot be opened.
     """
-    with path.open("rb") as file:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            f"{path} is not there.",
+            next_step="If something is writing or removing it just now, run the command again.",
+        ) from error
+    with file:
         if file.seek(0, 2) == 0:
             return memoryview(b"")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -14,6 +14,8 @@ Source:
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import math
 import struct
@@ -88,6 +90,33 @@ class Member:
     shape: Shape
 
 
+class _Mapped(io.RawIOBase):
+    """A file's bytes as a file, for what reads files only; nothing is copied before it is read."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._position = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = (0, self._position, len(self._data))[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, "before the beginning of the file")
+        self._position = start + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._data[self._position : self._position + len(buffer)]
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
 class NpzFile:
     """An npz file that is open. Only the list of members and their headers have been read.
 
@@ -157,7 +186,8 @@ class NpzFile:
 
     def _infos(self) -> list[zipfile.ZipInfo]:
         try:
-            with zipfile.ZipFile(self._path) as archive:
+            # Of the file that is mapped: another may have its name by now.
+            with zipfile.ZipFile(_Mapped(self._data)) as archive:
                 return [info for info in archive.infolist() if not info.filename.endswith("/")]
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
             raise CheckpointError(

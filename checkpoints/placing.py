@@ -82,8 +82,10 @@ class Place:
         with placing(self.path):
             old = self._in_the_way()
             self._refuse([file for file in old if file not in self._may_go])
-            for file in old if self._is_family else ():
-                file.unlink(missing_ok=True)
+            # A lone file that takes the place of a lone file is there all the time.
+            if self._is_family and not (old == [self.path] and written.is_lone_file):
+                for file in old:
+                    file.unlink(missing_ok=True)
             if written.meta is not None:
                 written.meta.replace(beside(self.path, META))
             for file in reversed(written.files):

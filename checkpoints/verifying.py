@@ -12,7 +12,7 @@ from checkpoints import api
 from checkpoints.bundle import Bundle, Entry, data_path
 from checkpoints.errors import CheckpointError, SlimtuneError
 from checkpoints.family import Family, resolve
-from checkpoints.family_files import DATA_FILE, names_in
+from checkpoints.family_files import DATA_FILE, names_in, size_of
 from checkpoints.mapped import Pages
 from checkpoints.progress import SILENT, Progress
 from checkpoints.tensors import Array
@@ -119,7 +119,7 @@ def verify(path: str | os.PathLike[str], *, progress: Progress = SILENT) -> Veri
         family.kind,
         tuple(problems),
         num_variables,
-        sum(file.stat().st_size for file in family.files),
+        sum(size for size in map(size_of, family.files) if size is not None),
         notes,
     )
 
@@ -157,7 +157,7 @@ def _checks(
             for place in places:
                 path = data_path(family.prefix, place.shard, bundle.num_shards)
                 if path not in sizes:
-                    sizes[path] = path.stat().st_size if path.is_file() else None
+                    sizes[path] = size_of(path)
                 problem = _misplaced(name, place, path, sizes[path])
                 if problem is not None:
                     return problem

@@ -14,6 +14,7 @@ from checkpoints.errors import (
     CheckpointError,
     NotFoundError,
     OutputExistsError,
+    SlimtuneError,
     UsageError,
 )
 from checkpoints.placing import Place
@@ -132,6 +133,36 @@ def test_of_several_that_overwrite_all_succeed(tmp_path, version):
         assert len(list(pool.map(write, range(8)))) == 8
     with checkpoints.open(path) as saved:
         assert len(set(saved["a"].tolist())) == 1
+
+
+@pytest.mark.parametrize("version", FORMS)
+def test_a_reader_meets_one_or_the_other_while_they_are_replaced(tmp_path, version):
+    path = tmp_path / FORMS[version]
+    checkpoints.write(path, {"a": np.zeros(4)}, version=version)
+    seen, refused = set(), []
+
+    def read():
+        try:
+            with checkpoints.open(path) as saved:
+                seen.add(tuple(saved["a"].tolist()))
+            assert checkpoints.verify(path).num_bytes >= 0
+            checkpoints.latest(tmp_path)
+        except SlimtuneError as error:  # a V2 checkpoint is several files
+            refused.append(error)
+
+    def write():
+        for number in range(60):
+            checkpoints.write(path, {"a": np.full(4, number)}, version=version, overwrite=True)
+
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(write)
+        while not written.done():
+            read()
+    written.result()
+    read()
+    assert (59.0,) * 4 in seen
+    assert seen <= {(float(number),) * 4 for number in range(60)}
+    assert not refused or version == "v2"
 
 
 def test_a_place_needs_a_name():
