@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkpoints.cores import available_cores
 from checkpoints.errors import UsageError
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow
 from finetune.datasets.build import build
 from finetune.datasets.check import check
-from finetune.datasets.cleaning import available_cores
 from finetune.datasets.dataset import read_dataset
 from finetune.datasets.labels import check_labels
 from finetune.datasets.numeric_csv import read_numeric_csv, shuffled_batches

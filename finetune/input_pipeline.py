@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from checkpoints.checksum import crc32c, mask
+from checkpoints.cores import available_cores
 from checkpoints.errors import DataError
 from exporters.runtime import load_tensorflow
-from finetune.datasets.cleaning import available_cores
 from finetune.datasets.dataset import Dataset
 from finetune.datasets.record_index import RecordIndex, labels_to_learn, read_index
 from finetune.datasets.records import FOOTER

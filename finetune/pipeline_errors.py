@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from checkpoints.cores import available_cores
 from checkpoints.errors import DataError, GraphError
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow
-from finetune.datasets.cleaning import available_cores
 from finetune.datasets.dataset import Dataset
 from finetune.datasets.record_index import RecordIndex, read_index
 

@@ -168,7 +168,7 @@ def open_runner(
     Args:
       path: the file.
       form: "onnx" or "tflite"; left out, as the file's name ends.
-      threads: how many threads it may use; None leaves it to the runtime.
+      threads: how many threads it may use; None: as many as there are cores.
 
     Raises:
       UnsupportedError: its runtime is not installed.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from checkpoints.cores import available_cores
 from checkpoints.errors import BrokenFileError, GraphError
 from exporters.metadata import MAX_METADATA_BYTES, Metadata, metadata_from_text
 from exporters.names import tensor_of
@@ -64,7 +65,7 @@ class TfliteRunner(ArrayRunner):
     """One TensorFlow Lite model. Its batch follows that of the values it gets."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        """Loads the model.
+        """Loads the model, to run on so many threads; None: as many as there are cores.
 
         Raises:
           UnsupportedError: LiteRT is not installed.
@@ -80,6 +81,8 @@ class TfliteRunner(ArrayRunner):
                 expected=f"{_IDENTIFIER!r} at byte 4",
                 received=repr(head[4:]),
             )
+        # Left to itself it takes one.
+        threads = threads or available_cores()
         try:
             # It tells on stderr which kernels it takes.
             with hold_stderr_back():

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from checkpoints.cores import available_cores
 from checkpoints.errors import DataError
 from finetune.datasets.picture_formats import PictureError
 from finetune.datasets.pictures import clean_bytes
@@ -213,13 +214,6 @@ def serve() -> None:
 def content_digest(data: bytes) -> bytes:
     """The first 16 bytes of the SHA-256: pictures of the same one are the same."""
     return hashlib.sha256(data).digest()[:16]
-
-
-def available_cores() -> int:
-    """The cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _clean_batch(job: _Job, start: int, paths: Sequence[str]) -> list[Cleaned | Rejected]:

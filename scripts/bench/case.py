@@ -91,6 +91,8 @@ class Case:
       most_rounds: as many rounds at most, for a peer that takes minutes.
       warm_up: whether a round that does not count comes first. Steps that take minutes do
         without: the first call in each process is not timed as it is.
+      items: how many things a run of the job deals with, and what they are called: tables tell
+        how many that makes in a second. None: the time itself says it.
       skipped: why the case cannot be measured here, or None.
     """
 
@@ -103,6 +105,7 @@ class Case:
     most_rounds: int | None = None
     warm_up: bool = True
     skipped: str | None = None
+    items: tuple[int, str] | None = None
 
     @property
     def contenders(self) -> tuple[Contender, ...]:

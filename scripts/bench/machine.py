@@ -8,6 +8,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from checkpoints.cores import available_cores
+
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16", "amx_int8")
 """Instruction sets that move the figures."""
 
@@ -29,7 +31,7 @@ def describe_machine(
     has = set(cpu.get("flags", "").split())
     return {
         "cpu": cpu.get("model name") or platform.processor() or platform.machine(),
-        "cores": _cores(),
+        "cores": available_cores(),
         "flags": [flag for flag in FLAGS if flag in has],
         "memory_bytes": int(memory[0]) * 1024 if memory else None,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -64,12 +66,6 @@ def _fields(path: Path) -> dict[str, str]:
             if separator:
                 fields.setdefault(name.strip(), value.strip())
     return fields
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _version(distribution: str) -> str | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TIME_COLOUR, MEMORY_COLOUR, TARGET_COLOUR = "#1f6f8b", "#a9c7d3", "#d1495b"
 WIDTH_INCHES, ROW_INCHES, FRAME_INCHES, DOTS_PER_INCH = 10.0, 0.95, 1.9, 150
+
 BAR = 0.34
 """Height of a bar; a row is 1 high and holds two."""
 
@@ -57,6 +58,9 @@ def _draw_row(axes: Axes, row: int, case: CaseResult, peer: ContenderResult) -> 
         return
     ours = case.ours
     times = f"{format_seconds(ours.seconds)} against {format_seconds(peer.seconds)}"
+    rates = [case.per_second(one) for one in (ours, peer)]
+    if case.case.items is not None and None not in rates:
+        times += f"; {rates[0]:.3g} and {rates[1]:.3g} {case.case.items[1]}/s"
     memory = f"{format_bytes(ours.peak_bytes)} against {format_bytes(peer.peak_bytes)}"
     _draw_bar(axes, row - BAR / 2, ratio.time, ratio.peer.target, TIME_COLOUR, times)
     _draw_bar(axes, row + BAR / 2, ratio.memory, ratio.peer.memory_target, MEMORY_COLOUR, memory)
@@ -70,13 +74,15 @@ def _draw_bar(
     if target is not None:
         ends = [middle - BAR / 2, middle + BAR / 2]
         axes.plot([target, target], ends, color=TARGET_COLOUR, linewidth=2.5, zorder=3)
+    missed = target is not None and ratio < target
     axes.annotate(
-        f"$\\bf{{{format_ratio(ratio)}}}$   {figures}",
+        f"$\\bf{{{format_ratio(ratio)}}}$   {figures}{', target missed' if missed else ''}",
         (max(ratio, target or 1, 1), middle),
         xytext=(7, 0),
         textcoords="offset points",
         va="center",
         fontsize=9,
+        color=TARGET_COLOUR if missed else "black",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         zorder=5,
     )
@@ -86,15 +92,18 @@ def _dress(axes: Axes, report: Report, pairs: list[tuple[CaseResult, ContenderRe
     """Scales, labels, legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     ratios = [ratio for case in report.cases for ratio in case.ratios]
     lowest, highest = _range(ratios)
     axes.set_xscale("log")
     # The figures beside the longest bar need some room of their own.
-    axes.set_xlim(lowest * 0.8, highest * (highest / lowest) ** 0.45 * 1.5)
+    room = 1.5 if all(case.case.items is None for case in report.cases) else 1.9
+    left, right = lowest * 0.8, highest * (highest / lowest) ** 0.45 * room
+    axes.set_xlim(left, right)
+    axes.xaxis.set_major_locator(FixedLocator(_ticks(left, right)))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.axvline(1, color="0.2", linewidth=1, zorder=4)
     axes.grid(axis="x", which="major", color="0.88", zorder=0)
     axes.set_ylim(max(len(pairs), 1) - 0.5, -0.5)
@@ -104,15 +113,21 @@ def _dress(axes: Axes, report: Report, pairs: list[tuple[CaseResult, ContenderRe
     )
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_xlabel(
-        f"peer / slimtune, medians over {report.repetitions} rounds; more is better for slimtune"
-    )
+    rounds = "one round" if report.repetitions == 1 else f"medians over {report.repetitions} rounds"
+    axes.set_xlabel(f"peer / slimtune, {rounds}; more is better for slimtune")
     handles: list[Any] = [
         Patch(color=TIME_COLOUR, label="wall time"),
         Patch(color=MEMORY_COLOUR, label="peak memory"),
         Line2D([], [], color=TARGET_COLOUR, linewidth=2.5, label="target"),
     ]
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+
+
+def _ticks(left: float, right: float) -> list[float]:
+    """Round numbers between two, the fewer the further they are apart."""
+    steps = (1.0, 2.0, 5.0) if right > 10 * left else (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 8.0, 9.0)
+    ticks = [step * 10.0**power for power in range(-3, 6) for step in steps]
+    return [tick for tick in ticks if left <= tick <= right]
 
 
 def _range(ratios: list[Ratio]) -> tuple[float, float]:

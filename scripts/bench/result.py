@@ -132,6 +132,12 @@ class CaseResult:
             told.append(f"The results differ: {self.check_failure}")
         return told
 
+    def per_second(self, result: ContenderResult) -> float | None:
+        """How many of the case's items a contender deals with in a second; None: not counted."""
+        if self.case.items is None or not result.measured:
+            return None
+        return self.case.items[0] / result.seconds
+
     def ratio(self, peer: ContenderResult) -> Ratio | None:
         """The comparison with one peer, or None where one of the two failed or results differ."""
         sound = self.ours.measured and peer.measured and self.check_failure is None
@@ -155,8 +161,10 @@ class CaseResult:
             "group": self.group,
             "name": self.case.name,
             "title": self.case.title,
+            "items": self.case.items and dict(zip(("count", "name"), self.case.items, strict=True)),
             "contenders": [
                 result.as_json("peer" if index else "ours")
+                | {"items_per_second": self.per_second(result)}
                 for index, result in enumerate(self.contenders)
             ],
             "check": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 GROUPS: dict[str, str] = {
     "files": "scripts.bench.groups.files",
     "input": "scripts.bench.groups.input",
+    "serving": "scripts.bench.groups.serving",
     "training": "scripts.bench.groups.training",
 }
 """Group -> the module that makes its cases, loaded when it runs."""
