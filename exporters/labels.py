@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,7 +35,9 @@ def read_labels(path: str | Path) -> tuple[str, ...]:
     path = Path(path)
     if not path.is_file():
         raise NotFoundError(f"{path} is not there.", expected="a text file, one class name a line")
-    lines = read_label_text(path).rstrip().splitlines()
+    # Not splitlines: a name may hold what only Unicode calls a line's end.
+    text = read_label_text(path).rstrip()
+    lines = re.split(r"\r\n|\n|\r", text) if text else []
     names = [line.strip() for line in lines]
     numbered = [name.partition(":") for name in names]
     if names and all(part[0] == str(index) for index, part in enumerate(numbered)):

@@ -129,7 +129,7 @@ def metadata_from_json(value: Any, where: str) -> Metadata:
         )
     checks = {
         "format_version": (_is_count, "a whole number"),
-        "classes": (_is_texts, "a list of texts"),
+        "classes": (_is_class_names, "a list of texts without line breaks"),
         "label_offset": (_is_whole, "a whole number"),
         "preprocessing": (_is_object_or_null, "an object"),
         "image_size": (_is_count_or_null, "a positive whole number"),
@@ -221,8 +221,11 @@ def _is_text_or_null(value: Any) -> bool:
     return value is None or _is_text(value)
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
+def _is_class_names(value: Any) -> bool:
+    """Names that are a line each in labels.txt and in what a person reads."""
+    return isinstance(value, list) and all(
+        _is_text(name) and not set("\n\r\0") & set(name) for name in value
+    )
 
 
 def _is_object_or_null(value: Any) -> bool:

@@ -25,7 +25,7 @@ from exporters.graph import Graph, as_graph
 from exporters.inspecting.endpoints import placeholders, resolve_outputs, resolve_tensor
 from exporters.metadata import read_metadata
 from exporters.rewrites.prune import prune
-from exporters.safety import refuse_unsafe
+from exporters.safety import refuse_unsafe, silence_prints
 
 Array = npt.NDArray[Any]
 
@@ -133,6 +133,8 @@ class GraphRunner:
         self.batch_size = shape[0] if shape else None
         self._label = whole.label
         self._graph_def = _for_tensorflow(needed.graph_def)
+        if not trust:
+            silence_prints(self._graph_def)
         self._config = session_config(threads) if config is None else config
         self._session: Any = None
 

@@ -1,4 +1,4 @@
-"""Which ops of a graph from outside reach beyond it: to files, the network or Python.
+"""Which ops of a graph from outside reach beyond it: to files, the network, Python, the process.
 
 A graph is a program. Before one is run, its ops are compared with this list; what TensorFlow
 does not know cannot be run at all.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from checkpoints.errors import GraphError, listed
 from checkpoints.messages import GraphDef, NodeDef
@@ -44,6 +44,7 @@ _UNSAFE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             "sends tensors to an address or a file for debugging",
         ),
         (r"PyFunc|PyFuncStateless|EagerPyFunc", "calls Python"),
+        (r"Abort", "ends the process"),
         (
             r"Rpc[A-Z]\w*|RemoteCall|DataServiceDataset(V2|V3|V4)?|RegisterDataset(V2)?"
             r"|_?Send|_?Recv|_Host(Send|Recv)|Collective[A-Z]\w*|_?Nccl[A-Z]\w*"
@@ -109,9 +110,34 @@ def refuse_unsafe(graph_def: GraphDef, trust: bool, label: str = "The graph") ->
     if found:
         raise GraphError(
             f"{label} is not run, since it does more than compute:\n{listed(found)}",
-            expected="ops without access to files, the network or Python",
+            expected="ops that only compute",
             next_step="Add --trust if you know where the file comes from.",
         )
+
+
+def silence_prints(graph_def: Any) -> None:
+    """Makes the nodes that print pass on what they are given and print nothing, in place.
+
+    What a graph from outside prints would stand among our own lines, and steer the terminal.
+
+    Args:
+      graph_def: a GraphDef, ours or TensorFlow's.
+    """
+    for _, node in _all_nodes(graph_def):
+        if node.op == "Print":
+            controls = [name for name in node.input if name.startswith("^")]
+            node.op, node.input[:] = "Identity", [node.input[0], *controls]
+            _keep_attributes(node, ("T",))
+        elif node.op == "PrintV2":
+            controls = [name for name in node.input if name.startswith("^")]
+            node.op, node.input[:] = "NoOp", controls
+            _keep_attributes(node, ())
+
+
+def _keep_attributes(node: NodeDef, names: tuple[str, ...]) -> None:
+    for name in list(node.attr):
+        if name not in names and not name.startswith("_"):
+            del node.attr[name]
 
 
 def _prints_to_file(node: NodeDef) -> bool:
@@ -119,7 +145,7 @@ def _prints_to_file(node: NodeDef) -> bool:
     return bytes(stream).startswith(b"file://")
 
 
-def _all_nodes(graph_def: GraphDef) -> Iterator[tuple[str, NodeDef]]:
+def _all_nodes(graph_def: Any) -> Iterator[tuple[str, NodeDef]]:
     for node in graph_def.node:
         yield "", node
     for function in graph_def.library.function:

@@ -105,7 +105,7 @@ def _read_origin(built: Path) -> Any:
     """What origin.json says; None where there is none."""
     try:
         return json.loads((built / ORIGIN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -13,6 +13,7 @@ from checkpoints.errors import BrokenFileError, GraphError
 from exporters.metadata import metadata_from_text
 from exporters.names import METADATA_NODE
 from exporters.runtimes.extras import load_extra
+from exporters.runtimes.onnx_external import refuse_files_elsewhere
 from exporters.runtimes.runners import ArrayRunner
 from exporters.values import Array
 
@@ -30,9 +31,10 @@ class OnnxRunner(ArrayRunner):
 
         Raises:
           UnsupportedError: ONNX Runtime is not installed.
-          BrokenFileError: the file is no ONNX model that it can run.
+          BrokenFileError: the file is no ONNX model that it can run, or names files elsewhere.
         """
         runtime = load_extra("onnxruntime")
+        refuse_files_elsewhere(path)
         self.label = str(path)
         options = runtime.SessionOptions()
         options.log_severity_level = _QUIET

@@ -26,7 +26,7 @@ from exporters.metadata import Metadata, read_metadata
 from exporters.names import METADATA_NODE, TensorName, is_control, node_of, tensor_of
 from exporters.rewrites.prune import prune
 from exporters.runtime import load_tensorflow
-from exporters.safety import refuse_unsafe
+from exporters.safety import refuse_unsafe, silence_prints
 from exporters.shapes.sizes import Shape
 from exporters.sources import find_source
 from exporters.thawed.initialisers import initial_for
@@ -142,6 +142,7 @@ class GraphNet(Net):
         graph_def.library.CopyFrom(self.graph.graph_def.library)
         graph_def.versions.CopyFrom(self.graph.graph_def.versions)
         message = v1.GraphDef.FromString(graph_def.SerializeToString())
+        silence_prints(message)
         (bottleneck,) = tf.import_graph_def(
             message, input_map=mapped, return_elements=[self.output], name=""
         )

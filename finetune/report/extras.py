@@ -54,7 +54,7 @@ def _read(run: Run) -> Extras:
         stored = json.loads(page.rpartition(BEGIN)[2].rpartition(END)[0])
         if stored.pop("state") == _state(run):
             return Extras(**stored)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         # No page, or one of another hand: there is nothing to keep.
         pass
     return Extras()

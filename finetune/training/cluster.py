@@ -49,7 +49,7 @@ def read_task(environment: Mapping[str, str] = os.environ) -> Task | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _broken("is no JSON", error) from error
     if not isinstance(value, dict):
         raise _broken("is no object", text)

@@ -225,18 +225,21 @@ def _initialised(
     from exporters.live import session_values
     from exporters.names import TensorName
     from exporters.ops import VARIABLES
+    from exporters.rewrites.prune import called_functions
     from exporters.runtime import load_tensorflow, session_config
-    from exporters.safety import refuse_unsafe
+    from exporters.safety import refuse_unsafe, silence_prints
     from exporters.savers.names import saved_names
 
     needed = graph.ancestors(nodes, control=True)
     run = GraphDef(node=[node for name, node in graph.nodes.items() if name in needed])
+    run.library.function.extend(called_functions(graph, run.node))
     refuse_unsafe(run, False, graph.label)
     tf = load_tensorflow()
     v1 = tf.compat.v1
     names = saved_names(graph)
     with tf.Graph().as_default() as whole:
         message = v1.GraphDef.FromString(graph.graph_def.SerializeToString())
+        silence_prints(message)
         tf.import_graph_def(message, name="")
         restored = []
         for name, node in graph.nodes.items():

@@ -16,6 +16,7 @@ FLOAT = np.dtype("float32")
         ("\ufeffdaisy\r\n rose \r\n\r\n", ("daisy", "rose")),
         ("0:daisy\n1:rose\n", ("daisy", "rose")),
         ("10:daisy\n11:rose\n", ("10:daisy", "11:rose")),
+        ("a\u2028b\nc\x0bd\rtail\x85e\n", ("a\u2028b", "c\x0bd", "tail\x85e")),
         ("花\nC++\nC#\ncrane\ncrane", ("花", "C++", "C#", "crane", "crane")),
     ],
 )

@@ -87,6 +87,8 @@ def test_fields_of_later_writers_are_left_alone():
         (b'{"format_version": "1"}', "format_version: expected a whole number"),
         (b'{"classes": "abc"}', "classes: expected a list of texts"),
         (b'{"classes": [1]}', "classes: expected a list of texts"),
+        (b'{"classes": ["a\\nb", "c"]}', "classes: expected a list of texts without line breaks"),
+        (b'{"classes": ["a\\u0000"]}', "classes: expected a list of texts without line breaks"),
         (b'{"label_offset": true}', "label_offset: expected a whole number"),
         (b'{"image_size": 0}', "image_size: expected a positive whole number"),
         (b'{"image_size": 1e400}', "image_size: expected a positive whole number"),

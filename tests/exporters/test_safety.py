@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from checkpoints.errors import GraphError
-from exporters.safety import reason_against, refuse_unsafe, unsafe_nodes
+from checkpoints.messages import GraphDef, NodeDef
+from exporters.safety import reason_against, refuse_unsafe, silence_prints, unsafe_nodes
+
+FLOAT = np.dtype("float32")
 
 SUSPICIOUS = re.compile(
     r"File|Read|Write|Save|Restore|PyFunc|Rpc|Recv|Send|Remote|Debug|Print|Load|Snapshot|Cache|Sql"
@@ -50,6 +53,7 @@ LOOKED_AT = re.compile(
         ("CacheDataset", "writes files"),
         ("PyFunc", "calls Python"),
         ("EagerPyFunc", "calls Python"),
+        ("Abort", "ends the process"),
         ("PyFuncStateless", "calls Python"),
         ("RpcCall", "other processes"),
         ("DataServiceDatasetV4", "other processes"),
@@ -95,6 +99,45 @@ def test_they_are_refused_unless_trusted(dense_net):
     assert "write (WriteFile): writes files" in caught.value.message
     assert caught.value.next_step == "Add --trust if you know where the file comes from."
     refuse_unsafe(dense_net.graph_def, trust=True)
+
+
+def test_prints_become_what_passes_on_and_what_does_nothing(dense_net):
+    dense_net.add("Print", "said", "x", "x", "^y", T=FLOAT, message=b"\x1b[31m", first_n=3)
+    function = dense_net.graph_def.library.function.add()
+    function.signature.name = "f"
+    function.node_def.add(name="print", op="PrintV2", input=["text:output:0", "^before"])
+    function.node_def[0].attr["output_stream"].s = b"stdout"
+    silence_prints(dense_net.graph_def)
+    said = NodeDef(name="said", op="Identity", input=["x", "^y"])
+    said.attr["T"].type = 1
+    assert dense_net.graph_def.node[-1] == said
+    assert function.node_def[0] == NodeDef(name="print", op="NoOp", input=["^before"])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("trust", [False, True])
+def test_what_a_graph_prints_is_heard_only_where_it_is_trusted(capfd, trust):
+    from exporters.runtime import GraphRunner, load_tensorflow
+
+    tf = load_tensorflow()
+    with tf.Graph().as_default() as graph:
+        given = tf.compat.v1.placeholder(tf.float32, [None], "x")
+
+        @tf.function
+        def aloud(value):
+            tf.raw_ops.PrintV2(input="\x1b[31mv2", output_stream="stdout")
+            return value + 1.0
+
+        tf.compat.v1.Print(aloud(given), [given], "\x1b[31mv1", name="y")
+    with GraphRunner(as_ours(graph), ["x"], ["y"], trust=trust) as runner:
+        (found,) = runner.run(np.array([1, 2], np.float32))
+    assert found.tolist() == [2.0, 3.0]
+    heard = capfd.readouterr()
+    assert ("\x1b[31mv1" in heard.err, "\x1b[31mv2" in heard.out) == (trust, trust)
+
+
+def as_ours(graph):
+    return GraphDef.FromString(graph.as_graph_def().SerializeToString())
 
 
 @pytest.mark.tensorflow

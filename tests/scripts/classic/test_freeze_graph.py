@@ -237,6 +237,33 @@ def test_initializer_nodes_run_before_the_variables_are_read(tf, slimtune, saved
     assert values[ours][1].tolist() == [0.5, 1.5, 2.5]
 
 
+def test_initializer_nodes_are_not_run_where_a_function_writes_files(tf, slimtune, saved, tmp_path):
+    v1 = tf.compat.v1
+    written = tmp_path / "written"
+
+    @tf.function
+    def write():
+        tf.io.write_file(str(written), "gotcha")
+        return tf.constant(2.0)
+
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(v1.GraphDef.FromString(saved.binary.read_bytes()), name="")
+        tf.identity(write(), name="started")
+        (tmp_path / "graph.pbtxt").write_text(str(graph.as_graph_def()))
+    code, _, err = slimtune(
+        "classic",
+        "freeze_graph",
+        f"--input_graph={tmp_path / 'graph.pbtxt'}",
+        f"--input_checkpoint={saved.prefix}",
+        "--output_node_names=logits",
+        "--initializer_nodes=started",
+        f"--output_graph={tmp_path / 'o.pb'}",
+    )
+    assert code == 1
+    assert "(WriteFile): writes files" in err
+    assert not written.exists()
+
+
 def test_a_saver_says_under_which_names_variables_were_saved(tf, slimtune, tmp_path):
     v1 = tf.compat.v1
     with tf.Graph().as_default() as graph, v1.Session() as session:
