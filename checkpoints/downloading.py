@@ -36,7 +36,7 @@ from checkpoints.fetch import (
     megabytes,
     shown_url,
 )
-from checkpoints.files import write_json
+from checkpoints.files import write_json, writing
 from checkpoints.progress import SILENT, Progress
 from checkpoints.published import PUBLISHED_AT, PublishedCheckpoint, get_checkpoint
 
@@ -110,6 +110,7 @@ def download(
         first time; the message says how to go on without a network.
       BrokenFileError: an archive that was there already cannot be used.
       OutputExistsError: what is there has been changed or came from another address.
+      OutputError: the directory has no room, or something else is in the way.
     """
     record = get_checkpoint(name)
     if record.url is None:
@@ -122,7 +123,7 @@ def download(
     found = None if overwrite else place.find(url)
     if found is None:
         place.make()
-        with locked(place.directory / f".{name}.lock", progress):
+        with writing(place.directory), locked(place.directory / f".{name}.lock", progress):
             found = None if overwrite else place.find(url)
             if found is None:
                 if place.archive.exists() and not overwrite:
@@ -316,7 +317,7 @@ class _Place:
             return _Note(**json.loads(self._note_path.read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise BrokenFileError(
                 f"{self._note_path} is not a note of a download ({error}).",
                 next_step="Remove it and try again.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from checkpoints.errors import DownloadError
-from checkpoints.files import write_json
+from checkpoints.files import write_json, writing
 from checkpoints.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def fetch(
 
     Raises:
       DownloadError: the server cannot be reached, refuses, or keeps failing.
+      OutputError: `partial` cannot be written.
     """
     import requests
 
@@ -231,6 +232,7 @@ class _Transfer:
 
     def _receive(self, response: Response, offset: int, total: int | None) -> None:
         with (
+            writing(self._partial),
             self._partial.open("ab" if offset else "wb") as file,
             self._progress.task(self._description, total, "bytes") as task,
         ):
@@ -334,7 +336,7 @@ class _Transfer:
             note = json.loads(self._beginning_path.read_text(encoding="utf-8"))
             beginning = _Beginning(**note)
             empty = self._partial.stat().st_size == 0
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
         return None if empty or beginning.url != shown_url(self._url) else beginning
 

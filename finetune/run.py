@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from checkpoints import family
 from checkpoints.errors import RunError
-from checkpoints.files import atomic_directory, write_json, write_text
+from checkpoints.files import atomic_directory, temporary_beside, write_json, write_text
 from finetune.config import BROKEN_FILE, TrainConfig
 
 PREFIX = "model.ckpt"
@@ -145,11 +145,20 @@ class Run:
         return self.step() == read_json(self.config_file).get(ENDED_AT)
 
     def clear(self) -> None:
-        """Removes the files of the run and no others; config.json last, so that it stays a run."""
+        """Removes the files of the run and no others; config.json last, so that it stays a run.
+
+        After a kill in the middle it is the old run, unfinished: at the step of the newest of the
+        checkpoints that are left, which are whole.
+        """
         import shutil
 
-        shutil.rmtree(self.best_directory, ignore_errors=True)
-        patterns = (f"{PREFIX}-*", "events.out.tfevents.*", "checkpoint")
+        self._forget_end()
+        if self.best_directory.is_dir():
+            aside = temporary_beside(self.best_directory)
+            self.best_directory.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+        indexes = sorted(self.directory.glob(f"{PREFIX}-*.index"), key=_step_of_index)
+        patterns = ("checkpoint", f"{PREFIX}-*", "events.out.tfevents.*")
         files = [file for pattern in patterns for file in self.directory.glob(pattern)]
         named = (
             self.plan_file,
@@ -161,8 +170,17 @@ class Run:
             self.report_file,
             self.config_file,
         )
-        for file in (*files, *named):
+        for file in (*indexes, *files, *named):
             file.unlink(missing_ok=True)
+
+    def _forget_end(self) -> None:
+        """Makes a finished run an unfinished one."""
+        try:
+            stored = read_json(self.config_file)
+        except RunError:
+            return
+        if isinstance(stored, dict) and stored.pop(ENDED_AT, None) is not None:
+            write_json(self.config_file, stored)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; a last line cut by a kill is left out."""
@@ -236,6 +254,10 @@ def read_json(file: Path) -> Any:
             received=error,
             next_step=BROKEN_FILE,
         ) from error
+
+
+def _step_of_index(file: Path) -> int:
+    return step_of(file.with_suffix(""))
 
 
 def step_of(prefix: Path) -> int:

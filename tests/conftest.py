@@ -225,3 +225,9 @@ class ColourModel:
 @pytest.fixture
 def colour_model() -> ColourModel:
     return ColourModel()
+
+
+@pytest.fixture(scope="session")
+def make_colour_model() -> type[ColourModel]:
+    """For fixtures that last longer than a test."""
+    return ColourModel

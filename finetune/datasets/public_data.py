@@ -25,9 +25,11 @@ from checkpoints.fetch import (
 )
 from checkpoints.files import (
     atomic_directory,
+    make_parent,
     refuse_existing,
     refuse_foreign_files,
     write_json,
+    writing,
 )
 from checkpoints.progress import SILENT, Progress
 from finetune.datasets.sources import Source, find_source
@@ -164,6 +166,7 @@ def download_data(
       OutputExistsError: `out` is there, or holds other files than these.
       DownloadError: it cannot be fetched, or is not what was asked for; says how to go on
         without a network.
+      OutputError: `out` or the cache cannot be written.
     """
     record = PUBLIC_DATA.get(name)
     if record is None:
@@ -174,8 +177,8 @@ def download_data(
     refuse_existing(out, overwrite, is_directory=True)
     refuse_foreign_files(out, record.own, f"the files of {name}")
     cache = cache_directory() / "data" / name
-    cache.mkdir(parents=True, exist_ok=True)
-    with locked(cache / ".lock", progress):
+    make_parent(cache / record.files[0])
+    with writing(cache), locked(cache / ".lock", progress):
         files = [
             _at_hand(record, file, at_hand, progress)
             or _get(record, file, _addresses(record, file, url), cache, overwrite, progress, policy)
@@ -376,7 +379,7 @@ def _read_note(path: Path) -> dict[str, str] | None:
         return {key: str(note[key]) for key in ("url", "sha256", "size")}
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BrokenFileError(
             f"{path} is not a note of a download ({error}).", next_step="Remove it and try again."
         ) from error
