@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from requests import Response, Session
 
 CHUNK_BYTES = 1 << 16
-"""Written at once; a connection that falls silent loses less than this."""
+"""The most that is written at once."""
 
 LARGEST_FILE = 4 << 30
 """Bytes; nothing that is fetched here is near it, and no server fills the disk."""
@@ -40,7 +40,8 @@ class RetryPolicy:
       first_wait: before the second attempt; doubled each time.
       longest_wait: a server that asks for a longer one (Retry-After) is given up.
       connect_timeout: to reach the server.
-      read_timeout: without a byte from it.
+      read_timeout: without a byte from it; and how long it may send slower than `slowest`.
+      slowest: bytes a second; a server that sends fewer is taken for one that fell silent.
       sleep: waits.
     """
 
@@ -49,6 +50,7 @@ class RetryPolicy:
     longest_wait: float = 300.0
     connect_timeout: float = 10.0
     read_timeout: float = 60.0
+    slowest: float = 1000.0
     sleep: Callable[[float], None] = time.sleep
 
 
@@ -239,8 +241,7 @@ class _Transfer:
             task.advance(offset)
             self._refuse_size(total or 0)
             size = offset
-            # Undecoded: what lies on the server, also where it is called Content-Encoding: gzip.
-            for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
+            for chunk in self._chunks(response):
                 size += len(chunk)
                 self._refuse_size(size)
                 file.write(chunk)
@@ -249,6 +250,22 @@ class _Transfer:
             os.fsync(file.fileno())
         if total is not None and size < total:
             raise _FailedError(f"the connection ended at {size} of {total} bytes")
+
+    def _chunks(self, response: Response) -> Iterator[bytes]:
+        """The body, each piece as soon as it has come.
+
+        Undecoded: what lies on the server, also where it is called Content-Encoding: gzip.
+        """
+        began, received = time.monotonic(), 0
+        while chunk := response.raw.read1(CHUNK_BYTES, decode_content=False):
+            yield chunk
+            received += len(chunk)
+            seconds = time.monotonic() - began
+            if seconds < self._policy.read_timeout:
+                continue
+            if received < self._policy.slowest * seconds:
+                raise _FailedError(f"the server sent {received} bytes in {seconds:.0f} s")
+            began, received = time.monotonic(), 0
 
     def _refuse_size(self, size: int) -> None:
         if size > LARGEST_FILE:
@@ -307,6 +324,8 @@ class _Transfer:
         """The address a redirect leads to, if it may be followed."""
         target = urljoin(url, location)
         parts = urlsplit(target)
+        if parts.scheme in ("http", "https") and not (parts.hostname and parts.port != 0):
+            raise ValueError(f"{shown_url(target)} names no server")
         plain = self._url.startswith("http:") or parts.hostname in ("localhost", "127.0.0.1", "::1")
         if parts.scheme == "https" or (parts.scheme == "http" and plain):
             return target
@@ -320,6 +339,8 @@ class _Transfer:
 
         try:
             yield
+        except ValueError as error:  # requests' errors of addresses too
+            raise self.error(f"is, or leads to, what is no address: {error}") from error
         except (requests.exceptions.SSLError, urllib3.exceptions.SSLError) as error:
             raise self.error(f"no trusted connection: {_innermost(error)}") from error
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
@@ -327,8 +348,6 @@ class _Transfer:
             if not self._reached_server and not _was_cut(error):
                 raise self.error(f"cannot be reached: {_innermost(error)}") from error
             raise _FailedError(f"the connection was cut: {_innermost(error)}") from error
-        except ValueError as error:
-            raise self.error(f"redirected to what is no address: {error}") from error
 
     def _beginning(self) -> _Beginning | None:
         """What the partial file is of; None where there is nothing to continue."""

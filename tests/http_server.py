@@ -18,7 +18,7 @@ import re
 import tarfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -33,6 +33,8 @@ class Fault:
       body: sent instead of the file.
       cut_at: bytes of the body after which the connection is closed.
       stall_at: bytes of the body after which nothing more comes.
+      drip_at: bytes of the body after which one comes at a time, a hundred a second.
+      chunked: whether the body is sent in chunks, its length untold.
       drop: the connection is closed without an answer.
     """
 
@@ -41,6 +43,8 @@ class Fault:
     body: bytes | None = None
     cut_at: int | None = None
     stall_at: int | None = None
+    drip_at: int | None = None
+    chunked: bool = False
     drop: bool = False
 
 
@@ -116,6 +120,7 @@ def serve() -> Iterator[Server]:
 
 class _Handler(BaseHTTPRequestHandler):
     server_state: Server
+    protocol_version = "HTTP/1.1"
 
     def log_message(self, *_args):
         pass
@@ -155,11 +160,26 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status, headers, body, fault):
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers, **fault.headers}.items():
-            self.send_header(name, value)
+        length = (
+            {"Transfer-Encoding": "chunked"} if fault.chunked else {"Content-Length": len(body)}
+        )
+        closes = {"Connection": "close"}
+        for name, value in {**length, **closes, **headers, **fault.headers}.items():
+            self.send_header(name, str(value))
         self.end_headers()
         stop = fault.cut_at if fault.cut_at is not None else fault.stall_at
-        self.wfile.write(body if stop is None else body[:stop])
-        self.wfile.flush()
+        if fault.drip_at is not None:
+            stop = fault.drip_at
+        self._write(body if stop is None else body[:stop], fault.chunked)
+        if fault.drip_at is not None:
+            for place in range(stop, len(body)):
+                if self.server_state.stopped.wait(0.01):
+                    return
+                self._write(body[place : place + 1], fault.chunked)
         if fault.stall_at is not None:
             self.server_state.stopped.wait(30)
+
+    def _write(self, data, chunked):
+        with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked may have gone
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+            self.wfile.flush()

@@ -1,8 +1,10 @@
 import json
 import random
+import re
 
 import pytest
 
+from checkpoints import fetch as fetching
 from checkpoints.errors import DownloadError
 from checkpoints.fetch import CHUNK_BYTES, RetryPolicy, fetch
 
@@ -193,8 +195,70 @@ def test_a_dropped_connection_is_tried_again(get, http_server):
 def test_a_silent_server_is_left_and_asked_again(get, http_server, heard):
     http_server.faults["/a"] = [http_server.Fault(stall_at=CHUNK_BYTES + 1000)]
     fetched, data = get(read_timeout=0.2)
-    assert (fetched.resumed, data) == (CHUNK_BYTES, DATA)
+    assert (fetched.resumed, data) == (CHUNK_BYTES + 1000, DATA)
     assert "timed out" in heard.said[0]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_server_that_drips_is_left_and_asked_again(get, http_server, heard, chunked):
+    http_server.faults["/a"] = [http_server.Fault(drip_at=HALF, chunked=chunked)]
+    fetched, data = get(read_timeout=0.3, slowest=10**7)
+    assert data == DATA
+    # Without a length nothing says that what is left belongs to the same file.
+    assert fetched.resumed == 0 if chunked else HALF <= fetched.resumed < len(DATA)
+    assert re.search(r"a: the server sent \d+ bytes in \d s; trying again", heard.said[0])
+
+
+def test_a_server_that_is_slow_is_waited_for(get, http_server, heard):
+    http_server.faults["/a"] = [http_server.Fault(drip_at=len(DATA) - 20)]
+    fetched, data = get(read_timeout=0.1, slowest=1)
+    assert (fetched.resumed, data, heard.said) == (0, DATA, [])
+
+
+@pytest.mark.parametrize(
+    "when",
+    ["Fri, 31 Dec 9999 23:59:59 -2359", "Mon, 01 Jan 0001 00:00:00 +2359", "1e400", "-5", "\xb2"],
+)
+def test_retry_after_that_is_no_time(get, http_server, waits, when):
+    http_server.faults["/a"] = [http_server.Fault(status=503, headers={"Retry-After": when})]
+    try:
+        assert get()[1] == DATA
+    except DownloadError as error:
+        assert "asks to wait" in error.message
+    assert waits in ([1.0], [])
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["http://", "https:///a", "http://[::1", "http://127.0.0.1:99999/a", "http://a b/", ""],
+)
+def test_a_redirect_to_an_address_that_cannot_be(get, http_server, waits, target):
+    fault = http_server.Fault(status=302, headers={"Location": target})
+    http_server.faults["/b"] = [fault] * 20
+    with pytest.raises(DownloadError, match=r"redirect|leads to, what is no address"):
+        get(http_server.url("/b"))
+    assert waits == []
+
+
+def test_from_https_to_http_only_on_this_machine(tmp_path, heard):
+    transfer = fetching._Transfer(
+        "https://example.com/a", tmp_path / "a", "a", None, heard, RetryPolicy()
+    )
+    for target in ("https://other.example/a", "http://127.0.0.1/a", "http://localhost:80/a"):
+        assert transfer._redirected("https://example.com/a", target) == target
+    for target in ("http://example.com/a", "http://127.0.0.1.example.com/a", "//x/a?http:"):
+        if target.startswith("http:"):
+            with pytest.raises(DownloadError, match="not followed: not https"):
+                transfer._redirected("https://example.com/a", target)
+        else:
+            assert transfer._redirected("https://example.com/a", target).startswith("https:")
+
+
+def test_a_piece_that_nobody_asked_for(get, http_server):
+    piece = {"Content-Range": f"bytes 0-9/{len(DATA)}"}
+    http_server.faults["/a"] = [http_server.Fault(status=206, body=DATA[:10], headers=piece)]
+    with pytest.raises(DownloadError, match="the server answered 206"):
+        get()
 
 
 def test_an_unreachable_server_is_said_at_once(get, waits):
@@ -220,7 +284,7 @@ def test_a_redirect_to_elsewhere_is_not(get, http_server, target):
 def test_a_redirect_to_nonsense(get, http_server):
     fault = http_server.Fault(status=302, headers={"Location": "http://[nonsense"})
     http_server.faults["/b"] = [fault]
-    with pytest.raises(DownloadError, match="redirected to what is no address"):
+    with pytest.raises(DownloadError, match="leads to, what is no address"):
         get(http_server.url("/b"))
 
 
