@@ -6,6 +6,7 @@ file PREFIX or shards PREFIX-SSSSS-of-NNNNN; PREFIX.meta holds the graph of eith
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Literal, TypeAlias
 from checkpoints.command_lines import shell_words
 from checkpoints.containers import recognise
 from checkpoints.errors import (
+    BrokenFileError,
     CheckpointError,
     NotFoundError,
     UnsupportedError,
@@ -350,7 +352,16 @@ def _located(directory: Path, name: str) -> Path:
     # also where one still lies at the old place.
     written, base = directory / name, directory / re.split(r"[\\/]", name)[-1]
     first, second = (base, written) if Path(name).is_absolute() else (written, base)
-    return first if members(first) or not members(second) else second
+    try:
+        return first if members(first) or not members(second) else second
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise BrokenFileError(
+            f"{directory / STATE_NAME} names a checkpoint by more than a file's name can have.",
+            received=f"{len(name)} characters",
+            next_step="Name a checkpoint itself instead of the directory.",
+        ) from error
 
 
 def _refuse_parts(given: Path) -> None:

@@ -293,3 +293,10 @@ else:
     SavedTensorSlices = _message("SavedTensorSlices")
     TensorSliceProto = _message("TensorSliceProto")
     WhileContextDef = _message("WhileContextDef")
+
+
+def is_same(first: Any, second: Any) -> bool:
+    """Whether two messages of one class say the same, in `==` and where numbers are NaN."""
+    return bool(first == second) or first.SerializeToString(
+        deterministic=True
+    ) == second.SerializeToString(deterministic=True)

@@ -12,7 +12,6 @@ Source:
 from __future__ import annotations
 
 import ast
-import math
 import re
 import struct
 import warnings
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from checkpoints.errors import BrokenFileError, UnsupportedError
-from checkpoints.tensors import MAX_ELEMENTS, MAX_RANK, Shape
+from checkpoints.tensors import MAX_RANK, Shape, is_addressable
 
 HEAD_BYTES = 1 << 13
 """So much of a file holds any header that is read."""
@@ -69,7 +68,7 @@ def read_npy_header(head: bytes) -> tuple[int, np.dtype[Any], bool, Shape]:
         raise BrokenFileError("its .npy header cannot be read", received=text)
     if len(shape) > MAX_RANK or any(size < 0 for size in shape):
         raise BrokenFileError(f"its shape {list(shape)} is impossible")
-    if math.prod(size for size in shape if size) > MAX_ELEMENTS or not dtype.itemsize:
+    if not is_addressable(shape, dtype.itemsize) or not dtype.itemsize:
         raise BrokenFileError(f"it cannot hold {dtype} {list(shape)}")
     return start + size, dtype, bool(is_fortran), shape
 

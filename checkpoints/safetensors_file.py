@@ -24,12 +24,12 @@ from checkpoints.files import atomic_file
 from checkpoints.mapped import map_file
 from checkpoints.mapping import as_key
 from checkpoints.tensors import (
-    MAX_ELEMENTS,
     MAX_RANK,
     Array,
     Variable,
     describe,
     from_little_endian,
+    is_addressable,
     little_endian_bytes,
 )
 
@@ -134,13 +134,14 @@ class SafetensorsFile:
                 expected=", ".join(_NAMES),
                 received=code,
             )
-        if len(shape) > MAX_RANK or any(size > MAX_ELEMENTS for size in shape):
+        dtype = dtypes.of_name(_NAMES[code])
+        if len(shape) > MAX_RANK or not is_addressable(shape, dtype.numpy.itemsize):
             raise UnsupportedError(
                 f"{self._path}: variable {name} cannot be an array.",
-                expected=f"at most {MAX_RANK} dimensions",
+                expected=f"at most {MAX_RANK} dimensions, and no more than there are addresses",
                 received=list(shape),
             )
-        return describe(name, dtypes.of_name(_NAMES[code]), shape)
+        return describe(name, dtype, shape)
 
 
 def write_safetensors(

@@ -13,6 +13,7 @@ from google.protobuf import text_format
 
 from checkpoints.errors import BrokenFileError
 from checkpoints.messages import CheckpointState
+from checkpoints.text_messages import fill_from_text
 
 _BEGINNING = b"model_checkpoint_path"
 _MAX_BYTES = 1 << 24
@@ -33,18 +34,19 @@ def parse_state(path: Path) -> tuple[str, tuple[str, ...]]:
     """
     with path.open("rb") as file:
         data = file.read(_MAX_BYTES)
+    state = CheckpointState()
     try:
         # Later writers may have added fields.
-        state = text_format.Parse(
-            data.decode("utf-8-sig"), CheckpointState(), allow_unknown_field=True
-        )
-    except (text_format.ParseError, UnicodeDecodeError) as error:
+        damage = fill_from_text(state, data.decode("utf-8-sig"), allow_unknown_fields=True)
+    except UnicodeDecodeError as error:
+        damage = str(error)
+    if damage is not None:
         raise BrokenFileError(
-            f"{path} is not the text that names the latest checkpoint: {error}.",
+            f"{path} is not the text that names the latest checkpoint: {damage}.",
             expected='model_checkpoint_path: "model.ckpt-1000"',
             received=f"a file that begins with {data[:_SHOWN_BYTES]!r}",
             next_step="Name a checkpoint itself instead of the directory.",
-        ) from error
+        )
     return state.model_checkpoint_path, tuple(state.all_model_checkpoint_paths)
 
 

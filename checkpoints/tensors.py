@@ -23,7 +23,9 @@ Extents: TypeAlias = tuple[tuple[int, int], ...]
 
 MAX_RANK = 32
 """What every supported numpy can hold."""
-MAX_ELEMENTS = 2**63 - 1
+_MAX_BYTES = 2**63 - 1
+_WIDEST = 16
+"""Bytes of a complex128, the widest value that there is."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def read_shape(proto: TensorShapeProto) -> Shape:
     """The dimensions that a TensorShapeProto holds.
 
     Raises:
-      BrokenFileError: one is negative, or together they are more than 2**63 - 1.
+      BrokenFileError: one is negative, or they are more than there are addresses for.
       UnsupportedError: there are more than MAX_RANK.
     """
     shape = tuple(dimension.size for dimension in proto.dim)
@@ -62,10 +64,17 @@ def read_shape(proto: TensorShapeProto) -> Shape:
         raise BrokenFileError(
             "The shape is not known.", expected="no negative dimension", received=list(shape)
         )
-    # Zeros are left out: (2**62, 2**62, 0) holds nothing and yet no address reaches into it.
-    if math.prod(size for size in shape if size) > MAX_ELEMENTS:
+    if not is_addressable(shape):
         raise BrokenFileError("The shape is too large.", received=list(shape))
     return shape
+
+
+def is_addressable(shape: Shape, itemsize: int = _WIDEST) -> bool:
+    """Whether an array of a shape can be, whether or not there is memory for it.
+
+    Zeros are left out: (2**62, 0) holds nothing, and yet numpy refuses it.
+    """
+    return math.prod(size for size in shape if size) * itemsize <= _MAX_BYTES
 
 
 def read_extents(proto: TensorSliceProto, shape: Shape) -> tuple[Extents, Extents]:

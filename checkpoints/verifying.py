@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from checkpoints import api
 from checkpoints.bundle import Bundle, Entry, data_path
-from checkpoints.errors import CheckpointError, SlimtuneError
+from checkpoints.errors import LISTED_PROBLEMS, CheckpointError, SlimtuneError
 from checkpoints.family import Family, resolve
-from checkpoints.family_files import DATA_FILE, names_in, size_of
+from checkpoints.family_files import DATA_FILE, names_in, shards_of, size_of
 from checkpoints.mapped import Pages
 from checkpoints.progress import SILENT, Progress
 from checkpoints.tensors import Array
@@ -97,7 +98,7 @@ def verify(path: str | os.PathLike[str], *, progress: Progress = SILENT) -> Veri
     num_variables = 0
     notes: tuple[str, ...] = _NO_CHECKSUMS if family.kind == "safetensors" else ()
     try:
-        names, problem_of, shards, unreadable = _checks(family)
+        names, problem_of, num_shards, unreadable = _checks(family)
     except CheckpointError as error:
         problems.append(Problem("index", _file_named(family, error), None, _one_line(error)))
     else:
@@ -110,9 +111,7 @@ def verify(path: str | os.PathLike[str], *, progress: Progress = SILENT) -> Veri
                 task.advance()
         known = {problem.path for problem in problems}
         problems += [
-            Problem("missing-file", str(shard), None, f"{shard.name} is not there.")
-            for shard in shards
-            if str(shard) not in known and not shard.is_file()
+            problem for problem in _missing(family, num_shards) if problem.path not in known
         ]
     return VerifyResult(
         family.prefix,
@@ -137,9 +136,9 @@ def _incomplete(path: Path, error: CheckpointError) -> VerifyResult:
 
 def _checks(
     family: Family,
-) -> tuple[list[str], Callable[[str], Problem | None], list[Path], tuple[str, ...]]:
-    """The names of the variables, what looks at one of them, the .data files there should be, and
-    what of the file is no variable.
+) -> tuple[list[str], Callable[[str], Problem | None], int, tuple[str, ...]]:
+    """The names of the variables, what looks at one of them, how many .data files there should be,
+    and what of the file is no variable.
 
     Raises:
       CheckpointError: the index is broken.
@@ -163,15 +162,26 @@ def _checks(
                     return problem
             return _unreadable(family, name, lambda: bundle.read(name), pages)
 
-        count = bundle.num_shards
-        shards = [data_path(family.prefix, shard, count) for shard in range(count)]
-        return list(bundle.variables), look_at, shards, ()
+        return list(bundle.variables), look_at, bundle.num_shards, ()
     saved = api.open(family)
 
     def read(name: str) -> Problem | None:
         return _unreadable(family, name, lambda: saved[name], pages)
 
-    return list(saved), read, [], tuple(error.message for error in saved.unreadable.values())
+    return list(saved), read, 0, tuple(error.message for error in saved.unreadable.values())
+
+
+def _missing(family: Family, num_shards: int) -> Iterator[Problem]:
+    """The .data files that are not there; an index may declare more than anyone wants listed."""
+    found = shards_of(family.prefix, DATA_FILE).get(num_shards, [])
+    there = {path.name for path in found if path.is_file()}
+    names = (data_path(family.prefix, shard, num_shards) for shard in range(num_shards))
+    missing = (path for path in names if path.name not in there)
+    for path in islice(missing, LISTED_PROBLEMS):
+        yield Problem("missing-file", str(path), None, f"{path.name} is not there.")
+    if num_shards - len(there) > LISTED_PROBLEMS:
+        detail = f"Of {num_shards} .data files {len(there)} are there."
+        yield Problem("missing-file", str(family.files[0]), None, detail)
 
 
 def _misplaced(name: str, place: Entry, path: Path, size: int | None) -> Problem | None:

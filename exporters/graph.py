@@ -16,6 +16,7 @@ from checkpoints.containers import recognise
 from checkpoints.errors import GraphError, NotFoundError, counted, listed
 from checkpoints.files import kind_of_file
 from checkpoints.messages import GraphDef, MetaGraphDef, NodeDef, OpDef, SavedModel
+from checkpoints.text_messages import fill_from_text
 from exporters.names import TensorName, is_control, node_of, tensor_of
 from exporters.recognise import (
     GraphKind,
@@ -71,9 +72,13 @@ class Graph:
         """Name -> node, in the order of the file.
 
         Raises:
-          GraphError: two nodes have one name.
+          GraphError: two nodes have one name, or one has none.
         """
         nodes = {node.name: node for node in self.graph_def.node}
+        if "" in nodes:
+            raise GraphError(
+                f"{self.label} has a node without a name, a {nodes[''].op or 'no op'}."
+            )
         if len(nodes) != len(self.graph_def.node):
             counts = Counter(node.name for node in self.graph_def.node)
             twice = [name for name, count in counts.items() if count > 1]
@@ -321,7 +326,7 @@ def _file_of(path: Path) -> Path:
 
 def _parsed(path: Path, kind: GraphKind, data: bytes, text: str | None) -> Any:
     message: Any = _MESSAGES[kind]()
-    damage = _parse_binary(message, data) if text is None else _parse_text(message, text)
+    damage = _parse_binary(message, data) if text is None else fill_from_text(message, text)
     if damage is not None:
         name = type(message).__name__
         raise GraphError(
@@ -339,19 +344,6 @@ def _parse_binary(message: Any, data: bytes) -> str | None:
         message.ParseFromString(data)
     except (DecodeError, RecursionError):
         return "bytes that end too early or are damaged"
-    return None
-
-
-def _parse_text(message: Any, text: str) -> str | None:
-    """Fills a message; returns what is wrong with the text, or None."""
-    from google.protobuf import text_format
-
-    try:
-        text_format.Parse(text, message)
-    except text_format.ParseError as error:
-        return f"line and column {error}"
-    except RecursionError:
-        return "messages inside messages, too deep to be a graph"
     return None
 
 

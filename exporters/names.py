@@ -12,6 +12,10 @@ IMPORT_PREFIX = "import/"
 """What tf.import_graph_def puts before names where nobody chose another prefix."""
 
 
+_MOST_DIGITS = 18
+"""Of an output's index; more are part of a name, for all that is ever made of them."""
+
+
 class TensorName(NamedTuple):
     """One output of one node.
 
@@ -47,7 +51,7 @@ def tensor_of(reference: str) -> TensorName:
     """
     text = reference.strip().removeprefix("^")
     node, colon, index = text.rpartition(":")
-    if colon and index.isascii() and index.isdigit():
+    if colon and index.isascii() and index.isdigit() and len(index) <= _MOST_DIGITS:
         return TensorName(node, int(index))
     return TensorName(text)
 

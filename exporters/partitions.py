@@ -28,7 +28,7 @@ from exporters.savers.nodes import read_saver
 from exporters.values import Values, bytes_of, header_of
 
 _COLLECTION = "variables"
-_PART = re.compile(r"(.+)/part_(\d+)")
+_PART = re.compile(r"(.+)/part_(\d{1,18})")
 
 
 @dataclass(frozen=True)

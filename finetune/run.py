@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from checkpoints import family
 from checkpoints.errors import RunError
 from checkpoints.files import atomic_directory, temporary_beside, write_json, write_text
 from finetune.config import BROKEN_FILE, TrainConfig
+from finetune.training.option_checks import is_counting, is_number
 
 PREFIX = "model.ckpt"
 TOTAL_STEPS = "total_steps"
@@ -107,7 +109,7 @@ class Run:
 
     def write_end(self, step: int) -> None:
         """Notes in config.json that training ended with this step: the last, or stopped early."""
-        write_json(self.config_file, {**read_json(self.config_file), ENDED_AT: step})
+        write_json(self.config_file, {**self._stored_config(), ENDED_AT: step})
 
     def write_config(self, config: TrainConfig, total_steps: int, content_hash: str = "") -> None:
         """Writes config.json."""
@@ -116,21 +118,18 @@ class Run:
 
     def content_hash(self) -> str:
         """The hash of the data that the run was begun, or last resumed, with; may be empty."""
-        return str(read_json(self.config_file).get(CONTENT_HASH, ""))
+        return str(self._stored_config().get(CONTENT_HASH, ""))
 
     def read_config(self) -> TrainConfig:
         """config.json, checked."""
-        stored = read_json(self.config_file)
-        if isinstance(stored, dict):
-            stored.pop(TOTAL_STEPS, None)
-            stored.pop(ENDED_AT, None)
-            stored.pop(CONTENT_HASH, None)
+        stored = self._stored_config()
+        for name in (TOTAL_STEPS, ENDED_AT, CONTENT_HASH):
+            stored.pop(name, None)
         return TrainConfig.from_json(stored, self.config_file)
 
     def total_steps(self) -> int:
         """How many steps the run has in all."""
-        stored = read_json(self.config_file)
-        total = stored.get(TOTAL_STEPS) if isinstance(stored, dict) else None
+        total = self._stored_config().get(TOTAL_STEPS)
         if not isinstance(total, int):
             raise RunError(
                 f"{self.config_file} is not what train writes.",
@@ -142,7 +141,7 @@ class Run:
     def is_finished(self) -> bool:
         """Whether training ended with the newest checkpoint and all that belongs to it."""
         self.total_steps()
-        return self.step() == read_json(self.config_file).get(ENDED_AT)
+        return self.step() == self._stored_config().get(ENDED_AT)
 
     def clear(self) -> None:
         """Removes the files of the run and no others; config.json last, so that it stays a run.
@@ -183,21 +182,22 @@ class Run:
             write_json(self.config_file, stored)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; a last line cut by a kill is left out."""
+        """The objects in the lines of metrics.jsonl; a last line cut by a kill is left out."""
         if not self.metrics_file.is_file():
             return []
         metrics = []
         text = self.metrics_file.read_text(encoding="utf-8", errors="replace")
         for line in text.splitlines():
-            try:
-                metrics.append(json.loads(line))
-            except ValueError:
-                continue
+            with suppress(ValueError, RecursionError):
+                entry = json.loads(line)
+                if isinstance(entry, dict):
+                    metrics.append(entry)
         return metrics
 
     def forget_metrics_after(self, step: int) -> None:
         """Drops lines of steps that a resumed run does again."""
-        kept = [entry for entry in self.read_metrics() if entry.get("step", 0) <= step]
+        done = range(step + 1)
+        kept = [entry for entry in self.read_metrics() if entry.get("step", 0) in done]
         write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
 
     def keep_best(self, checkpoint: Path, accuracy: float) -> None:
@@ -212,13 +212,33 @@ class Run:
 
     def best_step(self) -> int:
         """The step of the checkpoint in best/; 0 without one."""
-        file = self.best_directory / "best.json"
-        return int(read_json(file)["step"]) if file.is_file() else 0
+        best = self._best()
+        return 0 if best is None else best[0]
 
     def best_accuracy(self) -> float | None:
         """The accuracy of the checkpoint in best/, or None."""
+        best = self._best()
+        return None if best is None else best[1]
+
+    def _best(self) -> tuple[int, float] | None:
+        """Step and accuracy of the checkpoint in best/, or None."""
         file = self.best_directory / "best.json"
-        return float(read_json(file)["accuracy"]) if file.is_file() else None
+        if not file.is_file():
+            return None
+        stored = read_object(file)
+        step: Any = stored.get("step")
+        accuracy: Any = stored.get("accuracy")
+        if not (is_counting(step) and is_number(accuracy)):
+            raise RunError(
+                f"{file} is not what train writes.",
+                expected="a step and an accuracy",
+                received=f"{step!r} and {accuracy!r}",
+                next_step=BROKEN_FILE,
+            )
+        return step, float(accuracy)
+
+    def _stored_config(self) -> dict[str, Any]:
+        return read_object(self.config_file)
 
 
 def newest_checkpoint(directory: Path) -> Path | None:
@@ -247,13 +267,30 @@ def read_json(file: Path) -> Any:
             expected=f"a run directory that train wrote, with {file.name} in it",
             next_step="Name the directory given to train --run.",
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(
             f"{file} is no JSON.",
             expected="the file as train wrote it",
             received=error,
             next_step=BROKEN_FILE,
         ) from error
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """Reads a JSON file of a run that holds an object.
+
+    Raises:
+      RunError: it is absent, no JSON or no object.
+    """
+    stored = read_json(file)
+    if not isinstance(stored, dict):
+        raise RunError(
+            f"{file} is not what train writes.",
+            expected="a JSON object",
+            received=type(stored).__name__,
+            next_step=BROKEN_FILE,
+        )
+    return stored
 
 
 def _step_of_index(file: Path) -> int:

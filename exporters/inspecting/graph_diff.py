@@ -14,7 +14,7 @@ import numpy as np
 from checkpoints.comparing import refuse_tolerances
 from checkpoints.differences import Figures, compare_arrays, compare_strings
 from checkpoints.errors import SlimtuneError
-from checkpoints.messages import FunctionDef, NodeDef
+from checkpoints.messages import FunctionDef, NodeDef, is_same
 from checkpoints.progress import SILENT, Progress
 from checkpoints.tensors import as_strings, little_endian_bytes
 from exporters.constants import Array, constant_value
@@ -193,7 +193,7 @@ def _node_difference(a: NodeDef, b: NodeDef, rtol: float, atol: float) -> NodeDi
         if key not in a.attr or key not in b.attr:
             where = "A" if key in a.attr else "B"
             return NodeDifference(a.name, a.op, "attributes", f"{key} is in {where} only")
-        if a.attr[key] != b.attr[key]:
+        if not is_same(a.attr[key], b.attr[key]):
             detail = f"{key}: {_short(a.attr[key])} became {_short(b.attr[key])}"
             return NodeDifference(a.name, a.op, "attributes", detail)
     return None
@@ -216,7 +216,9 @@ def _of_inputs(a: tuple[list[str], list[str]], b: tuple[list[str], list[str]]) -
 
 def _value_difference(a: NodeDef, b: NodeDef, rtol: float, atol: float) -> NodeDifference | None:
     has_value = "value" in a.attr, "value" in b.attr
-    if has_value == (False, False) or (all(has_value) and a.attr["value"] == b.attr["value"]):
+    if has_value == (False, False) or (
+        all(has_value) and is_same(a.attr["value"], b.attr["value"])
+    ):
         return None
     try:
         ours, theirs = constant_value(a), constant_value(b)
@@ -280,7 +282,7 @@ def _different_functions(first: Graph, second: Graph) -> list[str]:
     ]
 
 
-def _unplaced(function: FunctionDef | None) -> FunctionDef | None:
+def _unplaced(function: FunctionDef | None) -> bytes | None:
     if function is None:
         return None
     copy = FunctionDef()
@@ -289,7 +291,7 @@ def _unplaced(function: FunctionDef | None) -> FunctionDef | None:
         node.device = ""
         for attribute in _PLACEMENT:
             node.attr.pop(attribute, None)
-    return copy
+    return bytes(copy.SerializeToString(deterministic=True))
 
 
 def _versions(first: Graph, second: Graph) -> tuple[tuple[int, int], ...]:

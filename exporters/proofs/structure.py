@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from checkpoints.dtypes import name_of_number
 from checkpoints.errors import BrokenFileError, VerificationError
-from checkpoints.messages import DataType, FunctionDefLibrary, NodeDef, TensorShapeProto
+from checkpoints.messages import DataType, FunctionDefLibrary, NodeDef, TensorShapeProto, is_same
 from checkpoints.wire import LENGTH_DELIMITED, VARINT, Field, scan
 from exporters import fields, ops
 from exporters.graph import Graph
@@ -166,7 +166,7 @@ class _Proof:
                 raise self._failure(name, f"the attribute {attribute} is missing")
             if attribute not in expected.attr:
                 raise self._failure(name, f"the attribute {attribute} was added")
-            if found.attr[attribute] != expected.attr[attribute]:
+            if not is_same(found.attr[attribute], expected.attr[attribute]):
                 raise self._failure(
                     name,
                     f"the attribute {attribute} differs",
@@ -296,7 +296,8 @@ class _Proof:
         found = FunctionDefLibrary.FromString(self._library)
         named = {function.signature.name: function for function in found.function}
         for function in expected.function:
-            if named.pop(function.signature.name, None) != function:
+            other = named.pop(function.signature.name, None)
+            if other is None or not is_same(other, function):
                 raise self._failure(function.signature.name, "the function differs or is missing")
         for name in named:
             raise self._failure(name, "no node calls the function")

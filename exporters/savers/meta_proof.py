@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from google.protobuf.message import DecodeError
 
 from checkpoints.errors import BrokenFileError, VerificationError, listed
-from checkpoints.messages import MetaGraphDef, NodeDef, SaverDef
+from checkpoints.messages import MetaGraphDef, NodeDef, SaverDef, is_same
 from checkpoints.wire import scan
 from exporters import fields, ops
 from exporters.constants import constant_value
@@ -370,7 +370,7 @@ def _same_but_inputs(first: Any, second: Any) -> bool:
         del copy.input[:]
         copy.attr.pop(_INFERRED, None)
         copies.append(copy)
-    return bool(copies[0] == copies[1])
+    return is_same(*copies)
 
 
 def _differ_in_version(source: bytes, written: bytes) -> bool:
@@ -383,4 +383,4 @@ def _differ_in_version(source: bytes, written: bytes) -> bool:
     if not is_release or not (ours.tensorflow_version.startswith(version) or version == "0"):
         return False
     theirs.tensorflow_version = ours.tensorflow_version
-    return bool(ours == theirs)
+    return is_same(ours, theirs)

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from checkpoints.errors import VerificationError
 from checkpoints.mapping import SavedVariables
-from checkpoints.messages import MetaGraphDef, NodeDef, VariableDef
+from checkpoints.messages import MetaGraphDef, NodeDef, VariableDef, is_same
 from checkpoints.tensors import as_strings, little_endian_bytes
 from exporters import ops
 from exporters.constants import constant_value
@@ -86,7 +86,7 @@ class _Proof:
             if (
                 key not in node.attr
                 or key not in written.attr
-                or (node.attr[key] != written.attr[key])
+                or not is_same(node.attr[key], written.attr[key])
             ):
                 self._fail(node.name, f"the attribute {key} differs")
         self._check_inputs(node.name, list(node.input), list(written.input))

@@ -24,7 +24,7 @@ LABELS_FILE = "labels.txt"
 BACKGROUND = "background"
 """Name of a class before those of the data, as in the published nets with 1001 classes."""
 
-_NUMBERED_LINE = re.compile(r"(\d+):(.*)")
+_NUMBERED_LINE = re.compile(r"(\d{1,18}):(.*)")
 
 
 def name_classes(directory: Path, splits: Mapping[str, Split]) -> tuple[tuple[str, ...], int]:

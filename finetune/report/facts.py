@@ -209,7 +209,7 @@ def read_facts(run: Run) -> Facts:
         step=run.step(),
         plan=read_plan(run.plan_file) if run.plan_file.is_file() else None,
         classes=tuple(labels.removesuffix("\n").split("\n")) if labels else (),
-        metrics=tuple(entry for entry in run.read_metrics() if isinstance(entry, dict)),
+        metrics=tuple(run.read_metrics()),
         scores=scores if isinstance(scores, Scores) else None,
         several=scores if isinstance(scores, SeveralScores) else None,
     )

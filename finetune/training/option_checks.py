@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ CACHES = ("auto", "on", "off")
 INITS = ("default", "prototypes")
 ACTIVATIONS = ("relu", "leaky-relu")
 PRECISIONS = ("auto", "fp32", "bf16")
-UNFREEZING = re.compile(r"(\d+)(e?):\s*(\S.*)")
+UNFREEZING = re.compile(r"(\d{1,18})(e?):\s*(\S.*)")
 """The beginning of a stage of --unfreeze-at: a step, or an epoch with an e, and a scope."""
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -32,9 +33,9 @@ def is_counting(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """A finite number."""
+    """A finite number, of those that a float can hold."""
     is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)
+    return is_real and abs(value) <= sys.float_info.max
 
 
 def is_above_zero(value: Any) -> bool:

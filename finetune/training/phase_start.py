@@ -13,7 +13,8 @@ from checkpoints.files import write_json
 from checkpoints.progress import Progress
 from exporters.runtime import load_tensorflow
 from finetune.planning import BoundPlan, load_values
-from finetune.run import Run, read_json
+from finetune.report.facts import read_plan
+from finetune.run import Run, read_object
 from finetune.training import precision as precisions
 from finetune.training.checkpointing import RunSaver
 from finetune.training.graph import TrainingGraph
@@ -126,10 +127,11 @@ class PhaseStart:
             self._carry_over(session, latest)
         else:
             self._saver.restore(session, latest)
-        stored = read_json(self._run.plan_file)["variables"]
         frozen = {variable.name for variable in self._bound.plan.frozen}
         self._bound.digests = {
-            v["name"]: v["sha256"] for v in stored if v.get("sha256") and v["name"] in frozen
+            variable.name: variable.sha256
+            for variable in read_plan(self._run.plan_file).variables
+            if variable.sha256 and variable.name in frozen
         }
         self._bound.verify_frozen(session)
 
@@ -147,7 +149,7 @@ class PhaseStart:
 
     def _stored_precision(self) -> str | None:
         with suppress(RunError):
-            stored = read_json(self._run.plan_file)
+            stored = read_object(self._run.plan_file)
             if stored.get("phase") == self._phase.number:
                 found = stored.get("precision")
                 return found if found in ("fp32", "bf16") else None

@@ -297,7 +297,7 @@ class Trainer:
             return
         scores = [entry for entry in self.run.read_metrics() if entry.get("split") == "val"]
         if scores and scores[-1].get("step") == step:
-            self.accuracy = scores[-1]["accuracy"]
+            self.accuracy = scores[-1].get("accuracy")
             self.waited = evaluations_without_better(self.run)
         else:
             self._evaluate(step)

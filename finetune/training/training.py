@@ -15,7 +15,7 @@ from finetune.datasets.labels import check_labels, with_label_offset
 from finetune.evaluating.multi_label import refuse_options
 from finetune.planning import default_exclude, refuse_unknown_scopes
 from finetune.report import write_report
-from finetune.run import Run, read_json
+from finetune.run import Run, read_object
 from finetune.trained_classes import refuse_head_of_other_classes, refuse_other_classes
 from finetune.training.checkpointing import clear_leftovers, require_whole
 from finetune.training.cluster import VARIABLE, read_task
@@ -220,14 +220,14 @@ def _finished(run: Run, progress: Progress) -> RunResult:
         f"{run.directory} is finished: {run.step()} of {steps} steps. To go on: --resume with "
         f"more --steps or --epochs, as in --resume --steps {2 * steps}; --overwrite starts again."
     )
-    evaluations = [entry for entry in run.read_metrics() if entry["split"] == "val"]
+    evaluations = [entry for entry in run.read_metrics() if entry.get("split") == "val"]
     return RunResult(
         run=str(run.directory),
         step=run.step(),
         loss=None,
-        accuracy=evaluations[-1]["accuracy"] if evaluations else None,
+        accuracy=evaluations[-1].get("accuracy") if evaluations else None,
         best_accuracy=run.best_accuracy(),
-        totals=read_json(run.plan_file)["totals"],
+        totals=read_object(run.plan_file).get("totals", {}),
         frozen_verified=0,
         pictures_per_second=None,
         finished_before=True,

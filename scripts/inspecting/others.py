@@ -133,11 +133,12 @@ def run(
     """What is in a run directory: its options, how far it is, and the newest checkpoint."""
     from checkpoints.family import latest
     from finetune.run import Run
+    from finetune.training.option_checks import is_number
 
     found = Run(path)
     family = latest(path)
     best = found.best_accuracy()
-    evaluated = [entry for entry in found.read_metrics() if "accuracy" in entry]
+    evaluated = [entry for entry in found.read_metrics() if is_number(entry.get("accuracy"))]
     result: dict[str, Any] = {
         "kind": "run",
         "path": str(path),

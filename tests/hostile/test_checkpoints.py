@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import checkpoints
+from checkpoints import family
 from checkpoints.checksum import crc32c, mask
-from checkpoints.errors import CheckpointError, SlimtuneError, UnsupportedError
+from checkpoints.errors import BrokenFileError, CheckpointError, SlimtuneError, UnsupportedError
 from checkpoints.messages import BundleEntryProto, BundleHeaderProto, SavedTensorSlices
 from checkpoints.ordered_code import encode_slice_key
 from checkpoints.table import TableWriter
@@ -96,6 +97,12 @@ OPENING = {
     ),
     "shape beyond all addresses": (
         {"v": entry((2**62, 2**62, 0), size=0)},
+        None,
+        CheckpointError,
+        "variable v: the shape is too large",
+    ),
+    "bytes beyond all addresses": (
+        {"v": entry((2**62, 0), size=0)},
         None,
         CheckpointError,
         "variable v: the shape is too large",
@@ -219,6 +226,45 @@ def test_refused_when_opened(tmp_path, name):
     with pytest.raises(error, match=message) as caught:
         checkpoints.open(prefix)
     assert str(prefix) in str(caught.value)
+
+
+def test_an_index_that_declares_more_files_than_anyone_lists(tmp_path):
+    prefix = v2(tmp_path, {"v": entry()}, header(99_999))
+    problems = checkpoints.verify(prefix).problems
+    assert [problem.kind for problem in problems] == ["missing-file"] * 11
+    assert problems[0].detail == "m.data-00000-of-99999 is not there."
+    assert problems[-1].detail == "Of 99999 .data files 0 are there."
+    assert problems[-1].path == f"{prefix}.index"
+
+
+STATES = {
+    "a name longer than a file's": (f'"{"m" * 300}"', "by more than a file's name can have"),
+    "a path longer than any": (f'"{"m/" * 3000}m"', "by more than a file's name can have"),
+    "a number for a name": ("7", "is not the text that names the latest checkpoint"),
+    "an escape that is none": (r'"\ud800"', "is not the text that names the latest checkpoint"),
+    "a time that is none": (
+        f'"m" last_preserved_timestamp: "{"9" * 400}"',
+        "is not the text that names the latest checkpoint",
+    ),
+    "messages without end": (
+        '"m" later ' + "{ a " * 20_000,
+        "is not the text that names the latest checkpoint",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", STATES)
+def test_state_files(tmp_path, what):
+    text, message = STATES[what]
+    (tmp_path / "checkpoint").write_text(f"model_checkpoint_path: {text}")
+    for read in (family.latest, family.read_state, checkpoints.open):
+        with pytest.raises(BrokenFileError, match=message):
+            read(tmp_path)
+
+
+def test_an_unknown_escape_stands_for_itself(tmp_path):
+    (tmp_path / "checkpoint").write_text(r'model_checkpoint_path: "a\mb"')
+    assert family.read_state(tmp_path).latest == tmp_path / r"a\mb"
 
 
 def strings(lengths, text, stored=None):

@@ -14,8 +14,15 @@ from checkpoints.errors import DataError, listed
 def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:
     """Sorts names as people count: 2 before 10; otherwise by code point."""
     parts = [part for part in re.split(r"([0-9]+)", name) if part]
-    key = [(0, int(part), "") if part[0] in "0123456789" else (1, 0, part) for part in parts]
-    return key, name
+    return [_part_key(part) for part in parts], name
+
+
+def _part_key(part: str) -> tuple[int, int, str]:
+    if part[0] not in "0123456789":
+        return 1, 0, part
+    # As numbers sort, of as many digits as there are: Python converts a few thousand.
+    digits = part.lstrip("0")
+    return 0, len(digits), digits
 
 
 def natural_order(names: Iterable[str]) -> list[str]:

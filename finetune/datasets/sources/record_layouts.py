@@ -91,13 +91,13 @@ def _raw_image(features: Features) -> RecordedPicture:
 def _shaped_image(features: Features) -> RecordedPicture:
     """The notes' second: the bytes of an array, and its shape as three int32."""
     shape = features["shape"]
-    numbers: tuple[int, ...]
     if isinstance(shape[0], bytes):
         if len(shape[0]) % 4:
             raise DataError(f"has {len(shape[0])} bytes as shape, which are no int32 values")
-        numbers = struct.unpack(f"<{len(shape[0]) // 4}i", shape[0])
-    else:
-        numbers = tuple(int(value) for value in shape)
+        shape = struct.unpack(f"<{len(shape[0]) // 4}i", shape[0])
+    numbers = [value for value in shape if isinstance(value, int)]
+    if len(numbers) < len(shape):
+        raise DataError(f"has {list(shape)[:10]} as shape; whole numbers are read")
     return RecordedPicture(_as_file(_bytes(features, "image"), numbers), _label(features))
 
 

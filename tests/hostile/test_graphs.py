@@ -1,0 +1,92 @@
+"""Graphs that were made to do harm, or that messages cannot compare, with what each must give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import exporters
+from checkpoints.errors import GraphError
+from checkpoints.messages import GraphDef
+from exporters.api import freeze
+from exporters.graph import Graph, read_graph
+
+FLOAT = 1
+
+
+def net(weights=None):
+    """x [2, 2] times w, taken from 1 and a constant that no number is; with `weights` frozen."""
+    graph = GraphDef()
+    graph.node.add(name="x", op="Placeholder").attr["dtype"].type = FLOAT
+    variable = graph.node.add(name="w", op="VariableV2" if weights is None else "Const")
+    variable.attr["dtype"].type = FLOAT
+    if weights is None:
+        for _ in range(2):
+            variable.attr["shape"].shape.dim.add(size=2)
+    else:
+        tensor = variable.attr["value"].tensor
+        tensor.dtype, tensor.tensor_content = FLOAT, weights.tobytes()
+        for _ in range(2):
+            tensor.tensor_shape.dim.add(size=2)
+    graph.node.add(name="w/read", op="Identity", input=["w"]).attr["T"].type = FLOAT
+    product = graph.node.add(name="product", op="MatMul", input=["x", "w/read"])
+    product.attr["T"].type = FLOAT
+    nothing = graph.node.add(name="nothing", op="Const")
+    nothing.attr["dtype"].type = FLOAT
+    nothing.attr["value"].tensor.dtype = FLOAT
+    nothing.attr["value"].tensor.float_val.append(float("nan"))
+    nothing.attr["value"].tensor.tensor_shape.SetInParent()
+    sum_ = graph.node.add(name="y", op="AddV2", input=["product", "nothing"])
+    sum_.attr["T"].type = FLOAT
+    return graph
+
+
+def test_a_node_without_a_name(tmp_path):
+    graph = net()
+    graph.node[3].name = ""
+    with pytest.raises(GraphError, match="has a node without a name, a MatMul"):
+        freeze(Graph(graph), {"w": np.eye(2, dtype=np.float32)}, ["y"], tmp_path / "m.pb")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_constants_that_are_no_number_stay(tmp_path):
+    weights = np.eye(2, dtype=np.float32)
+    freeze(Graph(net()), {"w": weights}, ["y"], tmp_path / "m.pb", verify="structure")
+    written = read_graph(tmp_path / "m.pb")
+    assert np.isnan(written.nodes["nothing"].attr["value"].tensor.float_val[0])
+    assert exporters.diff(written, Graph(net(weights))).is_equal
+    thawed = exporters.thaw(written, tmp_path / "m.ckpt")
+    assert [name for name in thawed.variables if name == "w"] == ["w"]
+
+
+@pytest.mark.parametrize("reference", ["x:" + "9" * 5000, "x/part_" + "9" * 5000])
+def test_indices_of_more_digits_than_python_converts(tmp_path, reference):
+    graph = net()
+    graph.node[3].input[0] = reference
+    if reference.startswith("x/part"):
+        graph.node.add(name=reference, op="VariableV2").attr["dtype"].type = FLOAT
+    else:
+        with pytest.raises(GraphError, match="has no node"):
+            freeze(Graph(graph), {}, ["y"], tmp_path / "m.pb")
+    (tmp_path / "g.pb").write_bytes(graph.SerializeToString())
+    exporters.inspect(tmp_path / "g.pb")
+    assert exporters.verify(tmp_path / "g.pb").kind == "graph-def"
+
+
+TEXTS = {
+    "a number of 400 digits": "versions { producer: " + "9" * 400 + " }",
+    "a surrogate": r'node { name: "\ud800" }',
+    "an enum beyond 32 bits": 'node { attr { key: "T" value { type: 99999999999 } } }',
+}
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_texts_with_values_that_no_field_holds(tmp_path, what):
+    (tmp_path / "g.pbtxt").write_text(TEXTS[what])
+    with pytest.raises(GraphError, match="cannot be read as a GraphDef"):
+        read_graph(tmp_path / "g.pbtxt")
+
+
+def test_an_unknown_escape_stands_for_itself(tmp_path):
+    (tmp_path / "g.pbtxt").write_text(r'node { name: "a" device: "\m" }')
+    assert read_graph(tmp_path / "g.pbtxt").nodes["a"].device == r"\m"
