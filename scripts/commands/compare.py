@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from scripts.output import Output
+from scripts.rows import Rows
 from scripts.verb import names_option, verb
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from finetune.evaluating.comparison import FormScore
 
 
@@ -59,18 +58,14 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _table(scores: tuple[FormScore, ...]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def _table(scores: tuple[FormScore, ...]) -> Rows:
     headings = ("form", "size", "accuracy", "agreement", "max difference", "ms a picture")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "form" else "right")
+    table = Rows(*headings, texts=("form",))
     for score in scores:
         if score.bytes is None:
-            table.add_row(score.form, *"-" * (len(headings) - 1))
+            table.add(score.form, *"-" * (len(headings) - 1))
             continue
-        table.add_row(
+        table.add(
             score.form,
             f"{score.bytes / 1e6:,.1f} MB",
             f"{score.accuracy:.1%}",

@@ -10,11 +10,10 @@ import click
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import listed
 from scripts.output import Output, one_line
+from scripts.rows import Rows
 from scripts.verb import verb
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from finetune.datasets.build import BuildResult
 
 
@@ -132,22 +131,12 @@ def command(
     )
 
 
-def _table(result: BuildResult) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
+def _table(result: BuildResult) -> Rows:
     splits = [split for split, counts in result.counts.items() if sum(counts)]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("label", justify="right")
-    table.add_column("class", overflow="fold")
-    for split in splits:
-        table.add_column(split, justify="right")
+    table = Rows("label", "class", *splits, texts=("class",))
     for label, name in enumerate(result.classes):
-        # Text, so that a name in square brackets is not taken for a style.
-        counts = [str(result.counts[split][label]) for split in splits]
-        table.add_row(str(label), Text(one_line(name)), *counts)
-    totals = [str(result.sizes[split]) for split in splits]
-    table.add_row("", "in all", *totals, style="bold")
+        table.add(str(label), name, *(str(result.counts[split][label]) for split in splits))
+    table.add("", "in all", *(str(result.sizes[split]) for split in splits), style="bold")
     return table
 
 

@@ -10,11 +10,10 @@ import click
 
 from checkpoints.errors import counted
 from scripts.output import Output, one_line
+from scripts.rows import Rows
 from scripts.verb import verb
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from finetune.datasets.findings import CheckResult
 
 _SHOWN = 50
@@ -52,9 +51,7 @@ def command(output: Output, path: Path, processes: int | None, depth: int) -> No
         raise click.exceptions.Exit(1)
 
 
-def _renderables(result: CheckResult) -> list[Table | str]:
-    from rich.table import Table
-    from rich.text import Text
+def _renderables(result: CheckResult) -> list[Rows | str]:
 
     what = "picture" if result.kind == "pictures" else "record"
     looked = f"{one_line(str(result.path))}: {counted(result.num_pictures, what)}"
@@ -69,11 +66,10 @@ def _renderables(result: CheckResult) -> list[Table | str]:
         lines.append(f"  the same picture again in one class and split: {repeats} x")
     if not result.problems:
         return [f"{looked}, no problems.", *lines]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("problem", "where", "what"):
-        table.add_column(heading, overflow="fold")
+    headings = ("problem", "where", "what")
+    table = Rows(*headings, texts=headings)
     for problem in result.problems[:_SHOWN]:
-        table.add_row(problem.kind, Text(one_line(problem.path)), Text(one_line(problem.detail)))
+        table.add(problem.kind, problem.path, problem.detail)
     found = len(result.problems)
     if found > _SHOWN:
         lines.insert(0, f"and {found - _SHOWN} more; --json has all of them.")

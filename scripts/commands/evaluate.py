@@ -11,11 +11,10 @@ import click
 from checkpoints.command_lines import shell_words
 from scripts.foreign import describe, foreign_options
 from scripts.output import Output
+from scripts.rows import Rows
 from scripts.verb import verb
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from finetune.evaluating.scores import Evaluation
 
 MISTAKES_SHOWN = 5
@@ -198,23 +197,17 @@ def summary(found: Evaluation) -> str:
     )
 
 
-def class_table(found: Evaluation) -> Table:
+def class_table(found: Evaluation) -> Rows:
     """The classes, one a row."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
     rows = found.per_class()
     headings = ["class", "pictures", "precision", "recall", "95 % interval", "F1"]
     if any("average_precision" in row for row in rows):
         headings.append("average precision")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "class" else "right")
+    table = Rows(*headings, texts=("class",))
     for row in rows:
         interval = row["recall_interval"]
-        table.add_row(
-            # A class may be called "[red]".
-            Text(row["class"]),
+        table.add(
+            row["class"],
             f"{row['count']:,}",
             _share(row["precision"]),
             _share(row["recall"]),

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scripts.output import Output
+from scripts.rows import Rows
 from scripts.verb import verb
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from exporters.forms import Form
+
+_WIDTH = 80
+"""Columns that the matrix takes."""
 
 
 @verb("formats", example="slimtune formats")
@@ -18,9 +24,10 @@ def command(output: Output) -> None:
     from exporters.runtimes.extras import is_installed
 
     written = list(FORMS.values())
-    forms, rows = _table("--to", "what it is", "by the name"), []
+    headings = ("--to", "what it is", "by the name")
+    forms, rows = Rows(*headings, texts=headings), []
     for form in written:
-        forms.add_row(form.name, form.title, form.example)
+        forms.add(form.name, form.title, form.example)
         rows.append(
             {
                 "name": form.name,
@@ -31,11 +38,7 @@ def command(output: Output) -> None:
                 "installed": all(map(is_installed, form.packages)),
             }
         )
-    # One blank between columns: the widest row has to fit a terminal of 80.
-    matrix = _table("from \\ to", *(form.name for form in written), padding=(0, 1, 0, 0))
-    for source in dict.fromkeys(name for form in written for name in form.sources):
-        marks = ("x" if source in form.sources else "" for form in written)
-        matrix.add_row(source, *marks)
+    matrix = _matrix(written) if output.console.width >= _WIDTH else _lists(written)
     missing = [
         f"To be installed first for {row['name']}: pip install 'slimtune[{row['extra']}]'"
         for row in rows
@@ -44,10 +47,26 @@ def command(output: Output) -> None:
     output.result({"formats": rows}, forms, "", matrix, *missing)
 
 
-def _table(*headings: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
+def _matrix(written: list[Form]) -> Table:
+    """A row for what is read, a column for what is written."""
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=padding)
-    for heading in headings:
+    # One blank between columns: the widest row has to fit a terminal of 80.
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for heading in ("from \\ to", *(form.name for form in written)):
         table.add_column(heading)
+    for source in _sources(written):
+        table.add_row(source, *("x" if source in form.sources else "" for form in written))
     return table
+
+
+def _lists(written: list[Form]) -> Rows:
+    """The same for a terminal that is too narrow."""
+    table = Rows("from", "to", texts=("from", "to"))
+    for source in _sources(written):
+        table.add(source, ", ".join(form.name for form in written if source in form.sources))
+    return table
+
+
+def _sources(written: list[Form]) -> list[str]:
+    return list(dict.fromkeys(name for form in written for name in form.sources))

@@ -9,12 +9,11 @@ import click
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import PlanError
 from scripts.output import Output
+from scripts.rows import Rows
 from scripts.training_options import given_options, partition_options
 from scripts.verb import names_option, option_group, verb
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from checkpoints.plan import Plan
 
 
@@ -121,17 +120,12 @@ def _as_typed(options: dict[str, Any]) -> str:
     return shell_words(*words)
 
 
-def plan_renderables(made: Plan, every: bool = False) -> list[Table | str]:
+def plan_renderables(made: Plan, every: bool = False) -> list[Rows | str]:
     """The plan for people: a table of scopes or variables, the rest in lines."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("variable" if every else "scope", "state", "origin"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("shape",) if every else ("variables", "parameters"):
-        table.add_column(heading, justify="right")
+    texts = ("variable" if every else "scope", "state", "origin")
+    table = Rows(*texts, *(("shape",) if every else ("variables", "parameters")), texts=texts)
     for row in _variable_rows(made) if every else _scope_rows(made):
-        table.add_row(*row)
+        table.add(*row)
     return [table, *made.lines()]
 
 

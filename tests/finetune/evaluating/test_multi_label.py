@@ -126,7 +126,7 @@ def test_it_learns_each_class_for_itself(trained, paints):
     stored = json.loads((trained / "evaluation.json").read_text())
     assert stored["accuracy"] == found.accuracy
     assert summary(found).startswith("all classes right ")
-    assert class_table(found).columns[-1].header == "average precision"
+    assert class_table(found).headings[-1] == "average precision"
 
 
 def test_every_form_says_that_each_class_stands_for_itself(trained, paints, tmp_path):
