@@ -23,7 +23,7 @@ def frozen_graph_def(frozen: FrozenGraph) -> GraphDef:
     graph_def = GraphDef()
     for node in frozen.nodes():
         if isinstance(node, FrozenVariable):
-            graph_def.node.append(_constant_node(node, frozen.values))
+            graph_def.node.append(constant_node(node, frozen.values))
         else:
             graph_def.node.append(node)
     library = unplaced_library(frozen.graph)
@@ -42,7 +42,7 @@ def write_frozen(frozen: FrozenGraph, file: IO[bytes]) -> None:
             file.write(data)
         else:
             if isinstance(node, FrozenVariable):
-                node = _constant_node(node, frozen.values)
+                node = constant_node(node, frozen.values)
             _write_message(file, fields.GRAPH_NODE, node)
     library = unplaced_library(frozen.graph)
     if library.ByteSize():
@@ -56,7 +56,8 @@ def _write_message(file: IO[bytes], field: int, message: Any) -> None:
     file.write(data)
 
 
-def _constant_node(variable: FrozenVariable, values: Values) -> NodeDef:
+def constant_node(variable: FrozenVariable, values: Values) -> NodeDef:
+    """A variable as the Const node that takes its place."""
     node = NodeDef(name=variable.node, op="Const")
     number = variable.header.dtype.number
     node.attr["dtype"].type = number

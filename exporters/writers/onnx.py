@@ -8,24 +8,26 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from checkpoints.errors import UnsupportedError, UsageError
 from checkpoints.files import atomic_file
+from checkpoints.messages import GraphDef
 from checkpoints.progress import Progress
 from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
 from exporters.freezing import FrozenGraph
-from exporters.frozen_file import frozen_graph_def
 from exporters.names import METADATA_NODE
+from exporters.optimising import optimise
 from exporters.preparing import converted, prepared
 from exporters.proofs.verdict import NOT_VERIFIED, Verification
 from exporters.runtime import load_tensorflow
 from exporters.runtimes.blockers import refuse_blockers
 from exporters.runtimes.extras import load_extra, refuse_missing
+from exporters.runtimes.memory import refuse_too_large
 from exporters.runtimes.onnx_runner import LAYOUT
+from exporters.runtimes.onnx_weights import set_weights_aside, write_model
 from exporters.runtimes.verification import refuse_structure, verify_other_runtime
 
 OPSET = 17
@@ -50,10 +52,13 @@ def write(request: Request, progress: Progress) -> Conversion:
 
     def write_form(frozen: FrozenGraph, compare: Comparison | None) -> Verification:
         nonlocal num_nodes
-        model = _convert(frozen, request)
-        num_nodes = len(model.graph.node)
+        # tf2onnx would fold batch norms too, but only into weights that it holds.
+        graph_def, weights = set_weights_aside(
+            frozen if request.options.optimize else optimise(frozen)
+        )
+        model = _convert(frozen, graph_def, list(weights), request)
         with atomic_file(request.destination, overwrite=request.overwrite) as file:
-            file.write(model.SerializeToString())
+            num_nodes = write_model(model, weights, file)
             file.flush()
             if request.verify == "none":
                 return NOT_VERIFIED
@@ -68,6 +73,7 @@ def write(request: Request, progress: Progress) -> Conversion:
 
     with prepared(request, progress) as original:
         refuse_blockers(original, "onnx", request.inputs)
+        refuse_too_large(original, "onnx", str(request.destination))
         refuse_missing("tf2onnx", "onnx", *(() if request.verify == "none" else ("onnxruntime",)))
         written, verification = write_changed(original, request, write_form, progress)
     size = request.destination.stat().st_size
@@ -76,20 +82,16 @@ def write(request: Request, progress: Progress) -> Conversion:
     )
 
 
-def _convert(frozen: FrozenGraph, request: Request) -> Any:
-    """The ModelProto, its metadata in it."""
+def _convert(frozen: FrozenGraph, graph_def: GraphDef, weights: list[str], request: Request) -> Any:
+    """The ModelProto, its metadata in it; weights that were set aside are among its inputs."""
     tf = load_tensorflow()
     convert = load_extra("tf2onnx.convert")
-    graph_def = tf.compat.v1.GraphDef.FromString(
-        frozen_graph_def(replace(frozen, metadata=None)).SerializeToString()
-    )
-    inputs = list(map(str, frozen.inputs))
     channels_first = _channels_first(frozen, request)
     with _quiet(), _explained(request):
         model, _ = convert.from_graph_def(
-            graph_def,
+            tf.compat.v1.GraphDef.FromString(graph_def.SerializeToString()),
             name=(frozen.metadata and frozen.metadata.net) or "model",
-            input_names=inputs,
+            input_names=[*map(str, frozen.inputs), *weights],
             output_names=list(map(str, frozen.outputs)),
             opset=OPSET,
             inputs_as_nchw=channels_first or None,

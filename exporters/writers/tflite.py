@@ -25,6 +25,7 @@ from exporters.runtime import hold_stderr_back, load_tensorflow
 from exporters.runtimes.bias_correction import correct_biases
 from exporters.runtimes.blockers import refuse_blockers
 from exporters.runtimes.extras import refuse_missing
+from exporters.runtimes.memory import refuse_too_large
 from exporters.runtimes.tflite_runner import add_metadata
 from exporters.runtimes.verification import fitted, refuse_structure, verify_other_runtime
 from exporters.values import Array
@@ -78,6 +79,7 @@ def write(request: Request, progress: Progress) -> Conversion:
 
     with prepared(request, progress) as original:
         refuse_blockers(original, "tflite", request.inputs)
+        refuse_too_large(original, "tflite", str(request.destination))
         if request.verify != "none":
             refuse_missing("ai_edge_litert")
         if request.options.calibration is not None:
