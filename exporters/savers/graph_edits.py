@@ -25,6 +25,7 @@ class GraphEdits:
         self.changed: dict[str, NodeDef] = {}
         self.removed: set[str] = set()
         self.added: dict[str, NodeDef] = {}
+        self._numbers: dict[str, int] = {}
 
     def node(self, name: str) -> NodeDef:
         """A node as it is to be; not to be changed."""
@@ -49,10 +50,13 @@ class GraphEdits:
 
     def add(self, op: str, hint: str, inputs: Iterable[str] = (), device: str = "") -> NodeDef:
         """A new node; its name is `hint`, with a number where that is taken."""
-        name, count = hint, 0
+        # From the last number that was given on: thousands of nodes go by one hint.
+        count = self._numbers.get(hint, 0)
+        name = f"{hint}_{count}" if count else hint
         while name in self._graph.nodes or name in self.added:
             count += 1
             name = f"{hint}_{count}"
+        self._numbers[hint] = count
         self.added[name] = NodeDef(name=name, op=op, input=inputs, device=device)
         return self.added[name]
 
