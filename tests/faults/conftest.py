@@ -508,6 +508,18 @@ def try_writing(request, tmp_path, light):
     return make
 
 
+@pytest.fixture(scope="session")
+def make_writing():
+    """The class Writing, for the tests beside this file."""
+    return Writing
+
+
+@pytest.fixture(name="leftovers")
+def leftovers_function():
+    """The function, for the tests beside this file."""
+    return leftovers
+
+
 @pytest.fixture
 def count_kills(record_property):
     """Notes how often a command was killed: before changes, and at random moments."""

@@ -182,7 +182,7 @@ def run(command):
     if os.WIFSTOPPED(status):
         said = Path(command.said) / "rival"
         said.mkdir(exist_ok=True)
-        other = Command(command.rival, command.watched, str(said))
+        other = Command(command.rival, command.watched, str(said), environment=command.environment)
         rival = begin(other)
         ended = wait_for(rival, RIVAL_SECONDS)
         os.kill(process, signal.SIGCONT)
