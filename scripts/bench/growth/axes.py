@@ -151,12 +151,12 @@ AXES = (
     Axis(
         "classes",
         "classes",
-        (10, 100, 1_000, 10_000),
+        (100, 1_000, 10_000),
         _made("classes"),
         (
             Job(
                 "data build",
-                _slimtune("data", "build", "{}/pictures", "{}/data", "--val", "0.5", *_OVER),
+                _slimtune("data", "build", "{}/pictures", "{}/data", "--val", "0.1", *_OVER),
             ),
             Job("data check", _slimtune("data", "check", "{}/data", "--json")),
             Job(
@@ -167,10 +167,10 @@ AXES = (
                 ),
             ),
             Job(
-                "train 20 steps",
+                "train 5 steps",
                 _slimtune(
                     *("train", "{}/data", "--run", "{}/run", "--net", "inception_v3_sample"),
-                    *("--checkpoint", "sample", "--steps", "20", *_OVER),
+                    *("--checkpoint", "sample", "--steps", "5", "--cache", "off", *_OVER),
                 ),
             ),
             Job("evaluate", _slimtune("evaluate", "{}/run", "{}/data", "--json")),

@@ -110,8 +110,8 @@ def pictures(directory: Path, size: int) -> None:
 
 
 def classes(directory: Path, size: int) -> None:
-    """pictures/: so many classes of four JPEGs each."""
-    _write_pictures(directory / "pictures", 4 * size, size)
+    """pictures/: so many classes of two JPEGs each."""
+    _write_pictures(directory / "pictures", 2 * size, size)
 
 
 def _write_pictures(directory: Path, count: int, num_classes: int) -> None:

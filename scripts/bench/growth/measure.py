@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from checkpoints.progress import SILENT, Progress
@@ -15,7 +14,7 @@ from scripts.bench.growth.axes import Axis, Job
 from scripts.bench.process import Run, run_work
 
 SHORT_SECONDS = 2.0
-"""What takes less is measured thrice, and the median counts."""
+"""What takes less is measured thrice, and the least counts."""
 
 LEAST_SECONDS, LEAST_BYTES = 0.1, 8 * 10**6
 """What adds less than this on top of the smallest size does not grow, as far as can be told."""
@@ -28,7 +27,7 @@ class Growth:
     Attributes:
       job: its name.
       sizes: those at which it was measured.
-      seconds: wall time at each.
+      seconds: processor time at each, of all threads: other programs hardly change it.
       peak_bytes: peak memory at each.
     """
 
@@ -109,7 +108,7 @@ def measure(axis: Axis, largest: int | None = None, progress: Progress = SILENT)
         Growth(
             job,
             tuple(size for size, _ in runs),
-            tuple(run.seconds for _, run in runs),
+            tuple(run.cpu_seconds for _, run in runs),
             tuple(run.peak_bytes for _, run in runs),
         )
         for job, runs in found.items()
@@ -121,7 +120,7 @@ def _measured(job: Job, directory: Path, size: int) -> Run:
     if runs[0].seconds < SHORT_SECONDS:
         runs += [run_work(job.work(directory, size), directory)[0] for _ in range(2)]
     return Run(
-        median(run.seconds for run in runs),
-        median(run.cpu_seconds for run in runs),
-        round(median(run.peak_bytes for run in runs)),
+        min(run.seconds for run in runs),
+        min(run.cpu_seconds for run in runs),
+        min(run.peak_bytes for run in runs),
     )

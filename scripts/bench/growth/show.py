@@ -11,7 +11,7 @@ from scripts.bench.growth.axes import Axis
 from scripts.bench.growth.measure import Growth
 from scripts.bench.table import format_bytes, format_seconds
 
-COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#00798c", "#66a182", "#8d5a97", "#5c5c5c")
+COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5a97", "#5c5c5c", "#d98c5f")
 SIZE_INCHES, DOTS_PER_INCH = (9.0, 3.6), 100
 FLAT = "flat"
 
@@ -48,15 +48,15 @@ def markdown_table(axis: Axis, growths: Sequence[Growth]) -> str:
 
 
 def write_plot(axis: Axis, growths: Sequence[Growth], path: Path) -> None:
-    """Writes a PNG: time and memory over size, both logarithmic; a dashed line is linear growth."""
+    """Writes a PNG: processor time and memory over size, both logarithmic; a dashed line is linear growth."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, layout="constrained")
     panels = figure.subplots(1, 2)
     for axes, title, is_time in zip(
-        panels, ("wall time, s", "peak memory, MB"), (1, 0), strict=True
+        panels, ("processor time, s", "peak memory, MB"), (1, 0), strict=True
     ):
         lowest, highest = float("inf"), 0.0
         for growth, colour in zip(growths, COLOURS, strict=False):
@@ -75,6 +75,8 @@ def write_plot(axis: Axis, growths: Sequence[Growth], path: Path) -> None:
         axes.set(xscale="log", yscale="log", title=title, ylim=(lowest / 1.5, highest * 1.5))
         axes.set_xticks(axis.sizes, [format_size(size, axis.unit) for size in axis.sizes])
         axes.xaxis.set_minor_formatter(NullFormatter())
+        steps = (1, 2, 5) if highest < 100 * lowest else (1,)
+        axes.yaxis.set_major_locator(LogLocator(subs=steps))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(axis.unit)
