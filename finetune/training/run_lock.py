@@ -18,6 +18,7 @@ from typing import IO
 
 from checkpoints.cache import is_at
 from checkpoints.errors import RunError
+from checkpoints.files import make_parent, writing
 from checkpoints.progress import Progress
 from checkpoints.temporary_names import is_alive
 
@@ -59,11 +60,14 @@ def run_lock(directory: Path, progress: Progress) -> Iterator[None]:
 
     Raises:
       RunError: another process trains there; says which, and since when.
+      OutputError: the directory cannot be made or written.
     """
     made = not directory.exists()
-    directory.mkdir(parents=True, exist_ok=True)
+    make_parent(directory)
     path = directory / LOCK
-    file = _acquire(path)
+    with writing(directory):
+        directory.mkdir(exist_ok=True)
+        file = _acquire(path)
     try:
         left = _read(path)
         if left:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -121,7 +122,8 @@ class FeatureStore:
         """
         wanted = dict.fromkeys(keys)
         if self.directory.is_dir():
-            os.utime(self.directory)
+            with suppress(OSError):  # a cache that may only be read keeps the time it has
+                os.utime(self.directory)
             for file in sorted(self.directory.glob(f"*{SUFFIX}")):
                 self._open(file, wanted, progress)
         return [key for key in wanted if key not in self._records]
@@ -191,7 +193,7 @@ class FeatureStore:
             return None
         others = sorted(
             (place for place in _stores(self.root) if place != self.directory),
-            key=lambda place: place.stat().st_mtime,
+            key=_last_use,
         )
         total = own + needed + sum(map(_size_of, others))
         for place in others:
@@ -212,13 +214,24 @@ def _stores(root: Path) -> list[Path]:
     return [file.parent for file in root.glob(f"*/{DESCRIPTION}")] if root.is_dir() else []
 
 
+def _last_use(directory: Path) -> float:
+    try:
+        return directory.stat().st_mtime
+    except FileNotFoundError:  # another process has made room meanwhile
+        return 0.0
+
+
 def _size_of(directory: Path) -> int:
-    return sum(file.stat().st_size for file in directory.glob(f"**/*{SUFFIX}"))
+    size = 0
+    for file in directory.glob(f"**/*{SUFFIX}"):
+        with suppress(FileNotFoundError):
+            size += file.stat().st_size
+    return size
 
 
 def _remove_shards(directory: Path) -> None:
     """Removes a store, files that are no part of it left where they are."""
     for file in (*directory.glob(f"*{SUFFIX}"), directory / DESCRIPTION):
         file.unlink(missing_ok=True)
-    if not any(directory.iterdir()):
+    with suppress(OSError):  # other files are in it, or it has gone
         directory.rmdir()

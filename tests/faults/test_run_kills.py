@@ -88,7 +88,8 @@ def test_train_over_an_older_run(train_over, older_run, count_kills):
     hits = 0
     for place, fault in enumerate(kills):
         trial.begin_from_before()
-        hits += trial.run(**fault).status == -9
+        ended = trial.run(**fault)
+        hits += ended.status == -9
         judge_run(trial.out, older_run)
         inspected = trial.commands.run("inspect", trial.out, watched=trial.folder)
         assert "Traceback" not in inspected.stderr

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from checkpoints.errors import RunError
+from checkpoints.errors import OutputError, RunError
 from finetune.training import run_lock as run_lock_module
 from finetune.training.run_lock import LOCK, run_lock
 
@@ -135,3 +135,15 @@ def test_without_the_systems_locks_the_living_and_those_elsewhere_are_refused(tm
         ended.wait()
     path.write_text(json.dumps({"process": ended.pid, "host": HOST, "since": 0}))
     run_lock_module._refuse_living(path)
+
+
+@pytest.mark.parametrize("name", ["file", "file/run"])
+def test_a_place_where_no_run_can_be(tmp_path, heard, name):
+    (tmp_path / "file").write_text("mine")
+    with (
+        pytest.raises(OutputError, match="cannot be written") as caught,
+        run_lock(tmp_path / name, heard),
+    ):
+        pass
+    assert str(tmp_path / name) in caught.value.message and caught.value.next_step
+    assert (tmp_path / "file").read_text() == "mine"

@@ -163,3 +163,23 @@ def test_without_room_on_the_disk_there_is_none(tmp_path, monkeypatch):
     monkeypatch.setattr(stores.shutil, "disk_usage", lambda place: usage)
     store = make(tmp_path, shape=(1, 1, 250))
     assert store.make_room(1) is None
+
+
+def test_a_store_that_another_process_removes_meanwhile(tmp_path, monkeypatch):
+    big = (1, 1, 250)
+    mine, gone = make(tmp_path, "mine", big), make(tmp_path, "gone", big)
+    mine.write(keys(1), rows(1, shape=big))
+    monkeypatch.setattr(stores, "_stores", lambda root: [mine.directory, gone.directory])
+    monkeypatch.setenv(stores.LIMIT_VARIABLE, str(1.5 * mine.record_bytes / 1e9))
+    assert make(tmp_path, "new", big).make_room(1) == mine.record_bytes
+    assert make(tmp_path, "mine", big).find(keys(1)) == keys(1)
+
+
+def test_a_cache_that_may_only_be_read_is_used(tmp_path, monkeypatch):
+    make(tmp_path).write(keys(1), rows(1))
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert make(tmp_path).find(keys(1)) == []
