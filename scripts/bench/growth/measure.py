@@ -61,7 +61,7 @@ class Growth:
 def exponent(sizes: Sequence[int], costs: Sequence[float], least: float) -> float | None:
     """The slope of log cost over log size between the two largest sizes.
 
-    Size and cost are counted from the smallest size on: that takes off what each start costs.
+    Sizes are counted from the smallest, costs from the least: that takes off what each start costs.
 
     Args:
       sizes: at least three, growing.
@@ -71,10 +71,11 @@ def exponent(sizes: Sequence[int], costs: Sequence[float], least: float) -> floa
     Returns:
       None where the largest size costs no more than the smallest, or where there are too few.
     """
-    if len(sizes) < 3 or costs[-1] - costs[0] < least:
+    start = min(costs)
+    if len(sizes) < 3 or costs[-1] - start < least:
         return None
-    before = max(costs[-2] - costs[0], least / 10)
-    return math.log((costs[-1] - costs[0]) / before) / math.log(
+    before = max(costs[-2] - start, least / 10)
+    return math.log((costs[-1] - start) / before) / math.log(
         (sizes[-1] - sizes[0]) / (sizes[-2] - sizes[0])
     )
 
