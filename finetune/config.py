@@ -36,7 +36,7 @@ RESUMABLE = (
 )
 """Options that a resumed run may change; all others stay what they were."""
 
-NOT_STORED = ("resume", "overwrite")
+NOT_STORED = ("resume", "overwrite", "device", "hosts")
 
 BROKEN_FILE = (
     "Put the file back from a copy, or begin again: train with --overwrite or another --run."
@@ -108,6 +108,9 @@ class TrainConfig:
       keep: how many of the last checkpoints are kept, the best apart.
       save_seconds: a checkpoint is written after so many seconds without one, beside those at
         evaluations.
+      device: cpu, gpu or gpu:N, the only one that is used; None: as TensorFlow chooses.
+      hosts: host:port of all processes that train together, this one's too; empty: as TF_CONFIG
+        says, else this one alone.
       resume: go on with the run in the directory.
       overwrite: replace the run in the directory.
     """
@@ -160,6 +163,8 @@ class TrainConfig:
     patience: int | None = None
     keep: int = 3
     save_seconds: float = 600.0
+    device: str | None = None
+    hosts: tuple[str, ...] = ()
     resume: bool = False
     overwrite: bool = False
 

@@ -18,6 +18,7 @@ from finetune.datasets.record_index import labels_to_learn, read_index
 from finetune.input_pipeline import ENDLESS, PictureReader, evaluation_dataset
 from finetune.pipeline_errors import data_errors
 from finetune.preprocessing import Preprocessing
+from finetune.workers.part import Part
 
 LIMIT_BYTES = 256 << 20
 """Splits that take more as float32 are decoded as they are shown. MNIST's takes 172 MB."""
@@ -38,6 +39,7 @@ def held_dataset(
     seed: int,
     start_step: int = 0,
     *,
+    part: Part | None = None,
     progress: Progress = SILENT,
 ) -> Any:
     """What `training_dataset` gives with augment "none", to the bit, from memory.
@@ -48,31 +50,33 @@ def held_dataset(
       batch_size: pictures a batch.
       seed: of the order.
       start_step: batches that are left out, as if they had been taken.
+      part: the rows of each batch that are wanted; None: all.
       progress: told how far decoding is.
 
     Returns:
-      A tf.data.Dataset without end of (images [batch_size, size, size, channels] float32 in the
-      preprocessing's value range, labels [batch_size] int64; where pictures may have several
-      classes, 0 or 1 for each, [batch_size, classes] int64).
+      A tf.data.Dataset without end of (images [rows, size, size, channels] float32 in the
+      preprocessing's value range, labels [rows] int64; where pictures may have several classes, 0
+      or 1 for each, [rows, classes] int64). There are batch_size rows, or those of `part`.
 
     Raises:
       DataError: a shard or a picture is damaged.
     """
     tf = load_tensorflow()
     index = read_index(dataset.split("train"))
-    reader = PictureReader(index, seed, labels_to_learn(dataset, index))
+    part = part or Part(batch_size)
+    reader = PictureReader(index, seed, labels_to_learn(dataset, index), part)
     pictures = _decoded(dataset, preprocessing, progress)
 
     def pick(step: Any) -> tuple[Any, Any]:
-        rows, _ = reader.positions(int(step) * batch_size, batch_size)
+        rows, _ = reader.positions(int(step) * part.rows, part.rows)
         return pictures[rows], reader.labels[rows]
 
     @tf.autograph.experimental.do_not_convert
     def read(step: Any) -> tuple[Any, Any]:
         images, labels = tf.numpy_function(pick, [step], [tf.float32, tf.int64])
         return (
-            tf.ensure_shape(images, [batch_size, *pictures.shape[1:]]),
-            tf.ensure_shape(labels, [batch_size, *reader.labels.shape[1:]]),
+            tf.ensure_shape(images, [part.rows, *pictures.shape[1:]]),
+            tf.ensure_shape(labels, [part.rows, *reader.labels.shape[1:]]),
         )
 
     return tf.data.Dataset.range(start_step, ENDLESS).map(read).prefetch(2)

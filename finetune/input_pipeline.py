@@ -26,6 +26,7 @@ from finetune.datasets.records import FOOTER
 from finetune.pipeline_errors import telling
 from finetune.pixels.decode import WHOLE_PICTURE
 from finetune.preprocessing import Preprocessing
+from finetune.workers.part import Part
 
 _CHUNK = 32
 """Records read by one call into Python."""
@@ -46,6 +47,7 @@ def training_dataset(
     start_step: int = 0,
     *,
     split: str = "train",
+    part: Part | None = None,
     threads: int | None = None,
 ) -> Any:
     """Batches without end, every epoch shuffled anew, distorted anew.
@@ -62,12 +64,13 @@ def training_dataset(
       augment: "full", "fast" or "none".
       start_step: batches that are left out, as if they had been taken.
       split: whose pictures.
+      part: the rows of each batch that are wanted, and nobody reads the others; None: all.
       threads: that decode at the same time; None: as many as there are cores.
 
     Returns:
-      A tf.data.Dataset of (images [batch_size, size, size, channels] float32 in the
-      preprocessing's value range, labels [batch_size] int64; where pictures may have several
-      classes, 0 or 1 for each, [batch_size, classes] int64).
+      A tf.data.Dataset of (images [rows, size, size, channels] float32 in the preprocessing's
+      value range, labels [rows] int64; where pictures may have several classes, 0 or 1 for each,
+      [rows, classes] int64). There are batch_size rows, or those of `part`.
 
     Raises:
       NotFoundError: the split has no pictures.
@@ -75,7 +78,8 @@ def training_dataset(
     """
     tf = load_tensorflow()
     index = read_index(dataset.split(split))
-    reader = PictureReader(index, seed, labels_to_learn(dataset, index))
+    part = part or Part(batch_size)
+    reader = PictureReader(index, seed, labels_to_learn(dataset, index), part)
 
     @tf.autograph.experimental.do_not_convert
     def prepare(encoded: Any, label: Any, key: Any, boxes: Any) -> tuple[Any, Any]:
@@ -87,10 +91,10 @@ def training_dataset(
         (tf.int64, [2]),
         (tf.float32, [None, 4]),
     )
-    chunk = min(batch_size, _CHUNK)
-    records = _records(reader.shuffled, start_step * batch_size, ENDLESS, chunk, features)
+    chunk = min(part.rows, _CHUNK)
+    records = _records(reader.shuffled, start_step * part.rows, ENDLESS, chunk, features)
     records = records.map(prepare, num_parallel_calls=threads or available_cores())
-    return _finished(records.batch(batch_size, drop_remainder=True))
+    return _finished(records.batch(part.rows, drop_remainder=True))
 
 
 def views_dataset(
@@ -271,9 +275,14 @@ class PictureReader:
     """
 
     def __init__(
-        self, index: RecordIndex, seed: int, labels: npt.NDArray[np.int64] | None = None
+        self,
+        index: RecordIndex,
+        seed: int,
+        labels: npt.NDArray[np.int64] | None = None,
+        part: Part | None = None,
     ) -> None:
         self.index = index
+        self._part = part or Part(1)
         self.labels = index.labels if labels is None else labels
         self._seed = seed
         self._orders: dict[int, npt.NDArray[np.int64]] = {}
@@ -301,8 +310,11 @@ class PictureReader:
         return padded
 
     def positions(self, start: int, count: int) -> tuple[Any, Any]:
-        """Records of the positions start, start + 1 ... of a run, and their epochs; int64."""
-        places = np.arange(start, start + count, dtype=np.int64)
+        """Records of the positions start, start + 1 ... of a run, and their epochs; int64.
+
+        With a part of each batch its own pictures alone are counted.
+        """
+        places = self._part.places(start, count)
         epochs = places // len(self.index)
         rows = np.empty(count, np.int64)
         for epoch in np.unique(epochs):

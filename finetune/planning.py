@@ -315,7 +315,7 @@ class BoundPlan:
                 values = {v.name: restored_value(saved[v.name], v) for v in self.plan.restored}
                 load_values(session, every, values)
                 self._compare(session, values, "was not restored")
-        self.digests = self._digests(session)
+        self.note_frozen(session)
 
     def verify_frozen(self, session: Any) -> int:
         """Compares every frozen variable, bit for bit, with its value after `apply`.
@@ -341,6 +341,10 @@ class BoundPlan:
                 "scopes in inference mode, and run no initialiser after plan.apply(session).",
             )
         return len(now)
+
+    def note_frozen(self, session: Any) -> None:
+        """Takes the frozen variables for what they are now: `verify_frozen` compares with that."""
+        self.digests = self._digests(session)
 
     def _digests(self, session: Any) -> dict[str, str]:
         from hashlib import sha256

@@ -191,6 +191,21 @@ course_options = option_group(
 )
 
 
+place_options = option_group(
+    click.option(
+        "--device",
+        metavar="cpu|gpu|gpu:N",
+        help="The only one that is used; TensorFlow's choice.",
+    ),
+    names_option(
+        "--hosts",
+        metavar="HOST:PORT,...",
+        help="Train on several machines, or GPUs, together: the same command with all addresses on "
+        "each. TF_CONFIG says the same.",
+    ),
+)
+
+
 def given_options(recipe: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, under the names and with the types of TrainConfig.
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from checkpoints.scopes import in_scopes
+from exporters.runtime import load_tensorflow
+from finetune.workers.workers import Workers
 
 _WRITING = ("Assign", "Scatter", "ResourceScatter")
 """What the types of operations that write a variable begin with; its handle is their first input."""
@@ -32,6 +34,31 @@ def updates_within(updates: Iterable[Any], scopes: Sequence[str]) -> list[Any]:
             if in_scopes(_written(one), scopes):
                 found[one.name] = one
     return list(found.values())
+
+
+def joined_averages(updates: Sequence[Any], workers: Workers) -> list[Any]:
+    """The updates, and after them the mean over all processes of the averages that they write.
+
+    Each process normalises its own rows of a batch; what is kept is the mean of their means and
+    of their variances.
+
+    Args:
+      updates: operations that write variables of the current graph.
+      workers: the processes.
+    """
+    if workers.count == 1 or not updates:
+        return list(updates)
+    tf = load_tensorflow()
+    names = {_written(one) for update in updates for one in _writing(update)}
+    averages = [
+        variable
+        for variable in tf.compat.v1.global_variables()
+        if variable.op.name in names and variable.dtype.base_dtype.is_floating
+    ]
+    with tf.control_dependencies(updates):
+        values = [variable.read_value() for variable in averages]
+    pairs = zip(averages, workers.mean(values), strict=True)
+    return [*updates, *[variable.assign(mean).op for variable, mean in pairs]]
 
 
 def _writing(operation: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from checkpoints.published import Net
 from exporters.runtime import load_tensorflow
 from finetune.config import TrainConfig
 from finetune.nets.build import BuiltNet, build_net
-from finetune.training.averages import updates_within
+from finetune.training.averages import joined_averages, updates_within
 from finetune.training.heads import Head
 from finetune.training.layer_rates import apply_gradients, clipped, rate_factors
 from finetune.training.losses import Target, total_loss
@@ -19,6 +19,7 @@ from finetune.training.moving_average import MovingAverage
 from finetune.training.optimizers import make_optimizer
 from finetune.training.option_checks import read_rate_factors
 from finetune.training.phases import Phase
+from finetune.workers.workers import ALONE, Workers
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class TrainingGraph:
       train: runs one step and gives the loss, a float32 scalar.
       loss: float32 scalar, all terms.
       logits: float32 [batch, classes].
-      gradients: an operation that computes all gradients and changes nothing.
+      gradients: an operation that computes all gradients of this process and changes nothing.
       accuracy: float32 scalar, the share of the batch that was right before the step.
       learning_rate: float32 scalar.
       step: the global step, int64 scalar variable.
@@ -82,6 +83,7 @@ def build_training_step(
     phase: Phase,
     variables: Sequence[Any],
     config: TrainConfig,
+    workers: Workers = ALONE,
 ) -> TrainingGraph:
     """Adds loss, gradients and updates to the current graph.
 
@@ -91,6 +93,7 @@ def build_training_step(
       phase: the trainable scopes and the learning rate.
       variables: the variables that the optimiser may change.
       config: the options.
+      workers: the processes whose gradients, losses and averages are one mean.
     """
     tf = load_tensorflow()
     v1 = tf.compat.v1
@@ -105,10 +108,10 @@ def build_training_step(
     accuracy = tf.reduce_mean(tf.cast(right, tf.float32), name="accuracy")
     # Two by two: sums of more begin with whichever is ready, and differ in their last bits.
     summed = tf.AggregationMethod.EXPERIMENTAL_TREE
-    gradients = clipped(
-        tf.gradients(loss, list(variables), aggregation_method=summed), config.clip_norm
-    )
+    gradients = tf.gradients(loss, list(variables), aggregation_method=summed)
+    joined = clipped(_joined(gradients, variables, workers), config.clip_norm)
     updates = updates_within(v1.get_collection(v1.GraphKeys.UPDATE_OPS), phase.trainable)
+    updates = joined_averages(updates, workers)
     factors = rate_factors(
         [variable.op.name for variable in variables],
         built.net.head_scopes,
@@ -119,7 +122,7 @@ def build_training_step(
         done = apply_gradients(
             functools.partial(make_optimizer, config.optimizer, options=config.optimizer_options),
             learning_rate,
-            list(zip(gradients, variables, strict=True)),
+            list(zip(joined, variables, strict=True)),
             factors,
             step,
         )
@@ -128,16 +131,32 @@ def build_training_step(
         with tf.control_dependencies([done]):
             average = MovingAverage(variables, config.ema, step)
             done = average.update()
+    whole_loss, whole_accuracy = workers.mean([loss, accuracy])
     with tf.control_dependencies([done]):
-        train = tf.identity(loss, name="train")
+        train = tf.identity(whole_loss, name="train")
     return TrainingGraph(
         train=train,
         loss=loss,
         logits=built.logits,
         gradients=tf.group(*gradients),
-        accuracy=accuracy,
+        accuracy=whole_accuracy,
         learning_rate=learning_rate,
         step=step,
         average=average,
         bottleneck=built.bottleneck,
     )
+
+
+def _joined(gradients: Sequence[Any], variables: Sequence[Any], workers: Workers) -> list[Any]:
+    """The gradients of the joined batch: the mean of those of all processes."""
+    if workers.count == 1:
+        return list(gradients)
+    tf = load_tensorflow()
+    pairs = zip(gradients, variables, strict=True)
+    dense = [
+        tf.ensure_shape(tf.convert_to_tensor(gradient), variable.shape)
+        for gradient, variable in pairs
+        if gradient is not None
+    ]
+    means = iter(workers.mean(dense))
+    return [None if gradient is None else next(means) for gradient in gradients]

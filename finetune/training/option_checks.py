@@ -19,6 +19,9 @@ PRECISIONS = ("auto", "fp32", "bf16")
 UNFREEZING = re.compile(r"(\d{1,18})(e?):\s*(\S.*)")
 """The beginning of a stage of --unfreeze-at: a step, or an epoch with an e, and a scope."""
 
+DEVICE = re.compile(r"(cpu|gpu)(?::(\d+))?")
+"""What --device takes: the kind, and which of its kind."""
+
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -155,6 +158,11 @@ CHECKS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("unfreeze_at", "STEP:SCOPE,... or EPOCHe:SCOPE,..., from 1 on", is_unfreezing),
     ("learning_rate_factors", "SCOPE=FACTOR, factors from 0", is_rate_factors),
     ("seed", "a whole number from 0", is_counting),
+    (
+        "device",
+        "cpu, gpu or gpu:N",
+        lambda value: isinstance(value, str) and DEVICE.fullmatch(value) is not None,
+    ),
 )
 """Option, what is expected of it, and whether a value is that."""
 

@@ -20,6 +20,7 @@ from finetune.training.checkpointing import RunSaver
 from finetune.training.graph import TrainingGraph
 from finetune.training.phases import Phase
 from finetune.trunk.batches import StepBatches
+from finetune.workers.workers import Workers
 
 
 class PhaseStart:
@@ -33,14 +34,31 @@ class PhaseStart:
         bound: BoundPlan,
         saver: RunSaver,
         graph: TrainingGraph,
+        agreeing: Any,
+        workers: Workers,
         progress: Progress,
     ) -> None:
+        """Nothing is opened yet.
+
+        Args:
+          run: the run.
+          phases: all of them.
+          phase: the one that begins.
+          bound: its plan.
+          saver: of its variables.
+          graph: its step.
+          agreeing: an operation that gives every process the chief's variables.
+          workers: who trains together.
+          progress: told what happens.
+        """
         self._run = run
         self._phases = phases
         self._phase = phase
         self._bound = bound
         self._saver = saver
         self._graph = graph
+        self._agreeing = agreeing
+        self._workers = workers
         self._progress = progress
 
     def open(
@@ -63,10 +81,12 @@ class PhaseStart:
         """
         chosen = precision
         if first > self._phase.first:
-            chosen = self._stored_precision() or precision
-        session = self._session(graph, "fp32" if chosen == "auto" else chosen, first, batches)
+            chosen = self._workers.share(self._stored_precision()) or precision
+        session = self._session(graph, "fp32" if chosen == "auto" else chosen, first)
+        self._agree(session)
+        self._restart(batches, session)
         if chosen == "auto":
-            session, chosen = self._chosen(session, graph, first, batches)
+            session, chosen = self._agreed(session, graph, first, batches)
         if first == self._phase.first:
             self._write_plan(net, chosen)
         self._run.forget_metrics_after(first)
@@ -76,13 +96,39 @@ class PhaseStart:
             self._progress.say(f"Going on at step {first} of {self._phases[-1].last}.")
         return session
 
-    def _session(self, graph: Any, precision: str, first: int, batches: StepBatches) -> Any:
+    def _session(self, graph: Any, precision: str, first: int) -> Any:
         config = precisions.training_session_config(precision)
-        session = load_tensorflow().compat.v1.Session(graph=graph, config=config)
+        session = self._workers.session(graph, config)
         with graph.as_default():
             self._load(session, first)
-            batches.restart(session)
         return session
+
+    def _restart(self, batches: StepBatches, session: Any) -> None:
+        with session.graph.as_default():
+            batches.restart(session)
+
+    def _agree(self, session: Any) -> None:
+        """Gives all processes the chief's variables."""
+        session.run(self._agreeing)
+        if not self._workers.is_chief:
+            with session.graph.as_default():
+                self._bound.note_frozen(session)
+
+    def _agreed(
+        self, session: Any, graph: Any, first: int, batches: StepBatches
+    ) -> tuple[Any, str]:
+        """The session of the precision that the chief chose, and the precision."""
+        chosen = "fp32"
+        if self._workers.is_chief:
+            session, chosen = self._chosen(session, graph, first, batches)
+        chosen = self._workers.share(chosen)
+        if chosen != "fp32":
+            if not self._workers.is_chief:
+                session.close()
+                session = self._session(graph, chosen, first)
+                self._restart(batches, session)
+            self._agree(session)
+        return session, chosen
 
     def _chosen(
         self, session: Any, graph: Any, first: int, batches: StepBatches
@@ -96,7 +142,8 @@ class PhaseStart:
             return precisions.time_steps(one, step.loss, step.logits, step.gradients, batches.feeds)
 
         def try_bfloat16() -> precisions.Trial:
-            sessions["bf16"] = self._session(graph, "bf16", first, batches)
+            sessions["bf16"] = self._session(graph, "bf16", first)
+            self._restart(batches, sessions["bf16"])
             return timed("bf16")
 
         reason = precisions.why_float32()
@@ -119,6 +166,11 @@ class PhaseStart:
             self._bound.apply(session)
             if self._graph.average is not None:
                 self._graph.average.begin(session)
+            return
+        if not self._workers.is_chief:
+            # The chief's values come over these.
+            v1 = load_tensorflow().compat.v1
+            session.run(v1.global_variables_initializer())
             return
         latest = self._run.latest()
         if latest is None:

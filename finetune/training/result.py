@@ -20,6 +20,7 @@ class RunResult:
       frozen_verified: how many frozen variables were proved bit-equal after training.
       pictures_per_second: over the steps of this call, evaluation and saving apart.
       finished_before: whether the run was finished already and nothing was done.
+      is_follower: whether another process, the chief, wrote the run.
     """
 
     run: str
@@ -31,6 +32,7 @@ class RunResult:
     frozen_verified: int
     pictures_per_second: float | None
     finished_before: bool = False
+    is_follower: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """What `train --json` prints."""

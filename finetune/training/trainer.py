@@ -42,6 +42,7 @@ from finetune.training.stopping import evaluations_without_better
 from finetune.trunk.batches import DISTORTED, StepBatches
 from finetune.trunk.held_out import evaluate_on_features
 from finetune.weights import Weights
+from finetune.workers.workers import Workers
 
 EVALUATIONS = 5
 """How often a run evaluates by default, at most once an epoch."""
@@ -60,13 +61,28 @@ class Trainer:
         dataset: Dataset,
         weights: Weights,
         steps: int,
+        first: int,
+        workers: Workers,
         progress: Progress,
     ) -> None:
+        """Nothing is built yet.
+
+        Args:
+          run: whose files the chief writes; of other processes a directory that is forgotten.
+          config: the options.
+          dataset: the pictures.
+          weights: the net, and what it starts from.
+          steps: of the whole run.
+          first: how many of them are done.
+          workers: who trains together.
+          progress: told what happens.
+        """
         self.run = run
         self.config = config
         self.dataset = dataset
         self.weights = weights
         self.steps = steps
+        self.workers = workers
         self.progress = progress
         self.classes = len(dataset.classes)
         self.pictures = dataset.splits["train"].count
@@ -79,20 +95,24 @@ class Trainer:
         self.loss: float | None = None
         self.accuracy: float | None = None
         self.seconds = 0.0
-        self.step = 0
+        self.step = first
         self.waited = 0
         self.is_beginning = True
 
     def train(self) -> RunResult:
         """Runs what is left of each phase, and proves what it froze unchanged."""
-        first = self.step = self.run.step() if self.config.resume else 0
+        first = self.step
         # A run that was ended after its last step may lack its last evaluation.
         left = [phase for phase in self.phases if phase.last > first] or [self.phases[-1]]
         verified = 0
         for phase in left:
-            verified = self._train_phase(phase)
+            try:
+                verified = self._train_phase(phase)
+            except load_tensorflow().errors.OpError as error:
+                raise self.workers.loss_behind() or _step_failed(error) from error
             if self._has_stopped():
                 break
+        self.workers.part_ways()
         self.progress.say(f"{verified} frozen variables are bit-equal to what they started from.")
         done = (self.step - first) * self.config.batch_size
         return RunResult(
@@ -111,9 +131,15 @@ class Trainer:
         tf = load_tensorflow()
         v1 = tf.compat.v1
         with tf.Graph().as_default() as graph:
-            v1.set_random_seed(self.config.seed)
+            # What is dropped differs from process to process; first values are the chief's.
+            v1.set_random_seed(self.config.seed + self.workers.index)
             self.batches = batches = StepBatches(
-                self.dataset, self.preprocessing, self.config, self.step, self.progress
+                self.dataset,
+                self.preprocessing,
+                self.config,
+                self.step,
+                self.progress,
+                self.workers,
             )
             with self.progress.task(f"Building {self.weights.net.name}", None):
                 self.bound, step_graph = self._build(phase, batches.images, batches.labels)
@@ -123,6 +149,7 @@ class Trainer:
             self.saver = RunSaver(self.run, self.config.keep)
             self.log = MetricsLog(self.run, graph)
             self.saver.note_graph()
+            agreeing = self.workers.agreeing(v1.global_variables())
             batches.cut_before(
                 step_graph.fetches,
                 [step_graph.step, *self.bound.changing_variables],
@@ -136,7 +163,15 @@ class Trainer:
                 self.log, self.dataset, self.preprocessing, augment, self.config.seed
             )
         start = PhaseStart(
-            self.run, self.phases, phase, self.bound, self.saver, step_graph, self.progress
+            self.run,
+            self.phases,
+            phase,
+            self.bound,
+            self.saver,
+            step_graph,
+            agreeing,
+            self.workers,
+            self.progress,
         )
         with closing(self.log), closing(batches):
             session = start.open(
@@ -147,14 +182,12 @@ class Trainer:
                 net=self.weights.net.name,
             )
             with session:
-                try:
-                    with data_errors(self.dataset, self.progress):
-                        if self.step == 0:
-                            self._start_head(session, step_graph, batches)
-                        self._evaluate_if_missing()
-                        self._loop(session, step_graph, phase, batches)
-                except tf.errors.OpError as error:
-                    raise _step_failed(error) from error
+                with data_errors(self.dataset, self.progress):
+                    if self.step == 0 and self.workers.is_chief:
+                        self._start_head(session, step_graph, batches)
+                    session.run(agreeing)
+                    self._evaluate_if_missing()
+                    self._loop(session, step_graph, phase, batches)
                 return self.bound.verify_frozen(session)
 
     def _start_head(self, session: Any, step_graph: TrainingGraph, batches: StepBatches) -> None:
@@ -198,7 +231,9 @@ class Trainer:
             for one in self.phases:
                 self.progress.say(one.describe(len(self.phases)))
         target = Target(labels, self.classes, self.class_weights)
-        return bound, build_training_step(built, target, phase, bound.trainable_variables, config)
+        return bound, build_training_step(
+            built, target, phase, bound.trainable_variables, config, self.workers
+        )
 
     def _write_beginnings(self) -> None:
         """What a run directory holds before its first checkpoint; config.json makes it a run."""
@@ -232,7 +267,8 @@ class Trainer:
                 try:
                     loss, accuracy, rate = session.run(step_graph.fetches, batches.feeds())
                 except KeyboardInterrupt:
-                    self._save_interrupted(session, step_graph, first)
+                    if self.workers.is_whole:
+                        self._save_interrupted(session, step_graph, first)
                     raise
                 self.step = step
                 now = time.monotonic()
@@ -264,7 +300,8 @@ class Trainer:
                     )
                     task.note(f"loss {self.loss:.3f}, {rate_seen:.0f} pictures/s")
                 task.advance()
-                if evaluates or now - saved_at >= self.config.save_seconds:
+                is_due = evaluates or now - saved_at >= self.config.save_seconds
+                if is_due and self.workers.is_chief:
                     self.saver.save(session, step)
                     saved_at = time.monotonic()
                 if evaluates:
@@ -274,7 +311,7 @@ class Trainer:
     def _save_interrupted(self, session: Any, step_graph: TrainingGraph, first: int) -> None:
         """Saves what is done; the step that was under way may be done too."""
         step = int(session.run(step_graph.step))
-        if step > first:
+        if step > first and self.workers.is_chief:
             self.saver.save(session, step)
             self.progress.say(f"Saved step {step}; --resume goes on from there.")
 
@@ -296,14 +333,20 @@ class Trainer:
         if step == 0 or (step % self._eval_every() and step not in ends):
             return
         scores = [entry for entry in self.run.read_metrics() if entry.get("split") == "val"]
-        if scores and scores[-1].get("step") == step:
-            self.accuracy = scores[-1].get("accuracy")
-            self.waited = evaluations_without_better(self.run)
+        if self.workers.share(bool(scores) and scores[-1].get("step") == step):
+            self.accuracy = self.workers.share(scores[-1].get("accuracy") if scores else None)
+            self.waited = self.workers.share(evaluations_without_better(self.run))
         else:
             self._evaluate(step)
 
     def _evaluate(self, step: int) -> None:
-        """Scores the checkpoint just written on the validation split, and keeps the best."""
+        """The chief scores the checkpoint just written; all know whether to go on."""
+        if self.workers.is_chief:
+            self._score(step)
+        self.accuracy, self.waited = self.workers.share([self.accuracy, self.waited])
+
+    def _score(self, step: int) -> None:
+        """Scores the newest checkpoint on the validation split, and keeps the best."""
         validation = self.dataset.splits.get("val")
         if validation is None or validation.count == 0:
             return

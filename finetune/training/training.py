@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import errno
 import functools
+import math
 from pathlib import Path
 
-from checkpoints.errors import DataError, RunError, listed
+from checkpoints.errors import RunError, UsageError, listed
 from checkpoints.progress import SILENT, Progress
 from checkpoints.scopes import clean_scopes
 from finetune.config import TrainConfig
 from finetune.datasets.dataset import is_dataset_directory, read_dataset
-from finetune.datasets.labels import check_labels, with_label_offset
-from finetune.evaluating.multi_label import refuse_options
-from finetune.planning import default_exclude, refuse_unknown_scopes
+from finetune.planning import default_exclude
 from finetune.report import write_report
 from finetune.run import Run, read_object
 from finetune.trained_classes import refuse_head_of_other_classes, refuse_other_classes
 from finetune.training.checkpointing import clear_leftovers, require_whole
-from finetune.training.cluster import VARIABLE, read_task
-from finetune.training.graph import head_of
-from finetune.training.phases import refuse_stages_outside
+from finetune.training.devices import use_device
+from finetune.training.following import Told, follow
 from finetune.training.result import RunResult
 from finetune.training.run_lock import LOCK, run_lock
+from finetune.training.start import find_start, to_learn
 from finetune.training.trainer import Trainer
 from finetune.training_data import built_beside, find_dataset, has_changed
-from finetune.weights import Weights, find_weights
+from finetune.workers.cluster import find_cluster
+from finetune.workers.workers import Workers
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a full disk, a quota and a limit on the size of files are called."""
@@ -36,17 +36,21 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
 
     Raises:
       RunError: the directory holds an unfinished run, or a finished one with other options, or
-        something else, or somebody trains there; or the disk is full; or this process is a task
-        of a cluster that is not its chief.
+        something else, or somebody trains there; or the disk is full; or a process that trains
+        with this one was lost, or was started otherwise.
       CheckpointError: the checkpoint to go on from is damaged.
       PlanError: net and checkpoint do not fit, or a scope matches nothing, or a head would be
         restored that was trained for other classes.
       DataError: labels and classes do not fit, or are not those of the run to go on with; or
         there is nothing to train on.
-      UsageError: an option needs one class a picture, and pictures have several; or TF_CONFIG is
-        broken.
+      UsageError: an option needs one class a picture, and pictures have several; or TF_CONFIG or
+        --hosts is broken, or a batch cannot be shared out.
     """
-    _require_chief()
+    if config.device is not None:
+        use_device(config.device)
+    workers = Workers(find_cluster(config.hosts), progress)
+    if not workers.is_chief:
+        return follow(config, workers, progress)
     run = Run(Path(config.run))
     if config.resume and not run.exists():
         raise RunError(
@@ -56,7 +60,8 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
         )
     with run_lock(run.directory, progress):
         try:
-            return _train(run, config, progress)
+            with workers:
+                return _train(run, config, workers, progress)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -67,21 +72,17 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> RunResult:
             ) from error
 
 
-def _require_chief() -> None:
-    """In a cluster the run and its lock belong to the chief; other tasks write nothing."""
-    task = read_task()
-    if task is not None and not task.is_chief:
-        raise RunError(
-            f"This is {task.type} {task.index} of the cluster in {VARIABLE}: a run is trained by one "
-            "process, and belongs to the chief.",
-            expected="the task chief, or worker 0 where there is no chief",
-            received=f"{task.type} {task.index}",
-            next_step="Start train in the chief alone; slimtune evaluate RUN DATA --watch is the "
-            "evaluator.",
+def _require_like_parts(batch_size: int, count: int) -> None:
+    if batch_size % count:
+        raise UsageError(
+            f"A batch of {batch_size} pictures cannot be shared out evenly to {count} processes.",
+            expected=f"a multiple of {count}: --batch-size is that of all processes together",
+            received=f"--batch-size {batch_size}",
+            next_step=f"--batch-size {math.ceil(batch_size / count) * count}",
         )
 
 
-def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
+def _train(run: Run, config: TrainConfig, workers: Workers, progress: Progress) -> RunResult:
     """What `train` does while it holds the run directory."""
     clear_leftovers(run.directory)
     if config.resume:
@@ -91,14 +92,14 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
         same_end = (config.steps, config.epochs) == (stored.steps, stored.epochs)
         if same_end and config.patience == stored.patience and run.is_finished():
             _refuse_other_options(run, stored, wanted)
-            return _finished(run, progress)
+            return _finished(run, workers, progress)
         require_whole(run)
         if changes:
             progress.say("Changed on resuming: " + "; ".join(changes) + ".")
     elif run.exists() and not config.overwrite:
         if run.is_finished():
             _refuse_other_options(run, run.read_config(), config)
-            return _finished(run, progress)
+            return _finished(run, workers, progress)
         raise RunError(
             f"{run.directory} holds an unfinished run, at step {run.step()} of "
             f"{run.total_steps()}.",
@@ -106,8 +107,9 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
         )
     else:
         _refuse_other_files(run)
+    _require_like_parts(config.batch_size, workers.count)
 
-    weights_found = functools.cache(lambda: _find_weights(config, progress))
+    weights_found = functools.cache(lambda: find_start(config, progress))
 
     def check_classes(classes: tuple[str, ...]) -> None:
         if config.resume:
@@ -123,57 +125,26 @@ def _train(run: Run, config: TrainConfig, progress: Progress) -> RunResult:
         check=check_classes if config.label_offset is None else None,
         progress=progress,
     )
-    if config.label_offset is not None:
-        dataset = with_label_offset(dataset, config.label_offset)
-    training = dataset.splits.get("train")
-    if training is None or training.count == 0:
-        raise DataError(
-            f"{config.data} has no training pictures.",
-            expected="a split named train",
-            received=", ".join(dataset.splits) or "no split",
-            next_step="slimtune data build PICTURES OUT makes one.",
-        )
-    if len(dataset.classes) < 2:
-        raise DataError(
-            f"{config.data} has one class, {dataset.classes[0]!r}: there is nothing to tell apart.",
-            expected="two classes or more",
-            next_step="Add pictures of other classes.",
-        )
-    check_labels(dataset)
-    refuse_options(config, dataset)
+    dataset = to_learn(dataset, config)
     check_classes(dataset.classes)
     if config.resume and run.content_hash() not in ("", dataset.content_hash):
         progress.say(
             f"Warning: {config.data} holds other pictures than the run was begun with; it goes on "
             "with these, and is not what one run on either would be."
         )
-    steps = config.total_steps(training.count)
+    steps = config.total_steps(dataset.splits["train"].count)
     if run.step() > steps and config.resume:
         raise RunError(
             f"{run.directory} is at step {run.step()}, beyond the {steps} steps asked for.",
             next_step="Ask for more --steps or --epochs.",
         )
-    result = Trainer(run, config, dataset, weights_found(), steps, progress).train()
+    first = run.step() if config.resume else 0
+    weights = weights_found()
+    workers.share(Told.of(run, config, dataset, first).as_json())
+    result = Trainer(run, config, dataset, weights, steps, first, workers, progress).train()
     write_report(run.directory, progress=progress)
     run.write_end(result.step)
     return result
-
-
-def _find_weights(config: TrainConfig, progress: Progress) -> Weights:
-    """The net and what it starts from, once the stages and scopes named are known to be there."""
-    refuse_stages_outside(config)
-    weights = find_weights(config.net, config.checkpoint, config.net_options, progress=progress)
-    if not config.resume:
-        refuse_unknown_scopes(
-            weights,
-            config.trainable,
-            config.unfreeze_at,
-            config.exclude,
-            head_of(config),
-            config.image_size,
-            progress=progress,
-        )
-    return weights
 
 
 def _refuse_other_files(run: Run) -> None:
@@ -214,7 +185,9 @@ def _refuse_other_options(run: Run, stored: TrainConfig, wanted: TrainConfig) ->
         )
 
 
-def _finished(run: Run, progress: Progress) -> RunResult:
+def _finished(run: Run, workers: Workers, progress: Progress) -> RunResult:
+    workers.share(Told(str(run.directory), first=run.step()).as_json())
+    workers.part_ways()
     steps = run.total_steps()
     progress.say(
         f"{run.directory} is finished: {run.step()} of {steps} steps. To go on: --resume with "

@@ -34,9 +34,11 @@ from finetune.trunk.cut import (
     variables_before,
 )
 from finetune.trunk.extraction import extract
-from finetune.trunk.frozen import Trunk, freeze_trunk, with_precision
-from finetune.trunk.store import FeatureStore
+from finetune.trunk.frozen import BF16, Trunk, freeze_trunk, with_precision
+from finetune.trunk.joint_extraction import extract_together
+from finetune.trunk.store import FeatureStore, Key
 from finetune.trunk.views import Views
+from finetune.workers.workers import ALONE, Workers
 
 DISTORTED = "full"
 """How pictures are distorted where nothing else was asked for."""
@@ -51,7 +53,8 @@ class StepBatches:
     """The batches of one phase of training.
 
     Attributes:
-      images: tensor of pictures, float32 [batch, size, size, channels].
+      images: tensor of pictures, float32 [batch, size, size, channels]; of several processes each
+        has its own rows.
       labels: tensor of their classes, int64 [batch]; where pictures may have several, 0 or 1 for
         each, int64 [batch, classes].
       cut: the tensor that steps are fed instead of pictures, or None.
@@ -67,6 +70,7 @@ class StepBatches:
         config: TrainConfig,
         first: int,
         progress: Progress,
+        workers: Workers = ALONE,
     ) -> None:
         """Makes the tensors, in the current tf.Graph.
 
@@ -76,6 +80,7 @@ class StepBatches:
           config: batch size, seed, augment, views, cache and precision.
           first: how many steps of the run are done.
           progress: told what steps run on.
+          workers: who takes which rows of each batch.
         """
         tf = load_tensorflow()
         v1 = tf.compat.v1
@@ -84,7 +89,9 @@ class StepBatches:
         self._config = config
         self._first = first
         self._progress = progress
-        size, batch = preprocessing.image_size, config.batch_size
+        self._workers = workers
+        self._part = workers.part(config.batch_size)
+        size, batch = preprocessing.image_size, self._part.rows
         several = [len(dataset.classes)] if dataset.multi_label else []
         self._iterator = v1.data.Iterator.from_structure(
             (tf.float32, tf.int64),
@@ -180,7 +187,7 @@ class StepBatches:
             activations, (labels,) = next(self._streamed)
             return {self._fed.name: activations, self.labels.name: labels}
         assert self.views is not None  # noqa: S101 - stored features always are of views
-        batch = self._config.batch_size
+        batch = self._part.rows
         rows, views = self.views.shown(self._step * batch, batch)
         self._step += 1
         keys = [self.views.key(int(row), int(view)) for row, view in zip(rows, views, strict=True)]
@@ -265,9 +272,7 @@ class StepBatches:
                     received="--cache on without --views",
                     next_step="Add --views 4, or leave --cache out.",
                 )
-            self._trunk = with_precision(
-                trunk, self._first_pictures, config.precision, self._progress
-            )
+            self._trunk = self._in_precision(trunk)
             self._say("the trunk computes them for each step, for --augment distorts anew")
             return
         self.views = Views(
@@ -276,12 +281,11 @@ class StepBatches:
             views=views,
             augment=augment,
             seed=config.seed,
+            part=self._part,
             progress=self._progress,
         )
         if config.cache == "off":
-            self._trunk = with_precision(
-                trunk, self._first_pictures, config.precision, self._progress
-            )
+            self._trunk = self._in_precision(trunk)
             self._say("the trunk computes them for each step, as --cache off asks")
             return
         self._fill(trunk, self.views)
@@ -295,15 +299,17 @@ class StepBatches:
             told += f" in {views.views} views"
         size = total * store.record_bytes / 1e6
         speed = None
-        if missing:
+        if self._is_so_anywhere(bool(missing)):
             problem = None
-            if store.make_room(len(missing)) is None:
+            if self._is_so_anywhere(store.make_room(len(missing)) is None):
                 problem = "more than there is room for"
             else:
                 try:
-                    speed = extract(self._trunk, store, views, missing, self._progress)
+                    speed = self._extract(store, views, missing)
                 except OSError as error:
-                    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    # One of several processes cannot go another way than the others.
+                    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+                    if not is_full or self._workers.count > 1:
                         raise
                     problem = "more than the disk has room for"
             if problem is not None:
@@ -321,6 +327,22 @@ class StepBatches:
         computed = f"{len(missing)} computed" + (f" at {speed:.0f} a second" if speed else "")
         self._say(f"stored for {told}, {size:.1f} MB: {found} were there, {computed}")
 
+    def _extract(self, store: FeatureStore, views: Views, missing: list[Key]) -> float:
+        assert self._trunk is not None  # noqa: S101 - frozen before anything is stored of it
+        if self._workers.count == 1:
+            return extract(self._trunk, store, views, missing, self._progress)
+        return extract_together(self._trunk, store, views, missing, self._workers, self._progress)
+
+    def _is_so_anywhere(self, is_so: bool) -> bool:
+        return bool(self._workers.gather(np.array([is_so], np.int32)).any())
+
+    def _in_precision(self, trunk: Trunk) -> Trunk:
+        """The trunk in the precision that the chief finds right."""
+        wanted = self._config.precision
+        if self._workers.is_chief:
+            trunk = with_precision(trunk, self._first_pictures, wanted, self._progress)
+        return trunk.in_bfloat16 if self._workers.share(trunk.precision) == BF16 else trunk
+
     def _find_store(self, trunk: Trunk, views: Views) -> tuple[Trunk, FeatureStore]:
         """The trunk in a precision whose features are all there already, else in the one to take."""
         wanted = self._config.precision
@@ -328,9 +350,10 @@ class StepBatches:
         for choice in choices:
             if wanted in ("auto", choice.precision):
                 store = _store_of(choice, views)
-                if store.directory.is_dir() and not store.find(views.keys()):
+                is_whole = store.directory.is_dir() and not store.find(views.keys())
+                if self._workers.share(is_whole):
                     return choice, store
-        chosen = with_precision(trunk, self._first_pictures, wanted, self._progress)
+        chosen = self._in_precision(trunk)
         return chosen, _store_of(chosen, views)
 
     def _say(self, how: str) -> None:
@@ -343,7 +366,7 @@ class StepBatches:
 
     def _shown_pictures(self) -> Any:
         """Pictures as steps see them, from the first one on."""
-        batch = self._config.batch_size
+        batch = self._part.rows
         if self.views is not None:
             return self.views.training(self._first * batch, batch)
         return self._pictures()
@@ -370,8 +393,8 @@ class StepBatches:
             self._progress.say(
                 f"Pictures are decoded once and held in memory, {size / 1e6:.1f} MB."
             )
-            return held_dataset(*common, self._first, progress=self._progress)
-        return training_dataset(*common, augment=augment, start_step=self._first)
+            return held_dataset(*common, self._first, part=self._part, progress=self._progress)
+        return training_dataset(*common, augment=augment, start_step=self._first, part=self._part)
 
 
 def _store_of(trunk: Trunk, views: Views) -> FeatureStore:

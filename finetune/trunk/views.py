@@ -15,6 +15,7 @@ from finetune.datasets.record_index import labels_to_learn, read_index
 from finetune.input_pipeline import PictureReader, views_dataset
 from finetune.preprocessing import Preprocessing
 from finetune.trunk.store import Key
+from finetune.workers.part import Part
 
 
 class Views:
@@ -41,6 +42,7 @@ class Views:
         views: int = 1,
         augment: str = "none",
         seed: int = 0,
+        part: Part | None = None,
         progress: Progress = SILENT,
     ) -> None:
         """Reads every picture once, for the hash of its content.
@@ -52,6 +54,7 @@ class Views:
           views: of each picture.
           augment: "full" or "fast" for the views beside the plain one.
           seed: of the order.
+          part: the rows of each batch that `shown` and `training` give; None: all.
           progress: told how far reading is.
 
         Raises:
@@ -59,7 +62,7 @@ class Views:
         """
         self.dataset = dataset
         index = read_index(dataset.split(split))
-        self._reader = PictureReader(index, seed, labels_to_learn(dataset, index))
+        self._reader = PictureReader(index, seed, labels_to_learn(dataset, index), part)
         self._preprocessing = preprocessing
         self._augment = augment if views > 1 else "none"
         self.views = views
@@ -96,13 +99,13 @@ class Views:
         rows, epochs = self._reader.positions(start, count)
         return rows, (rows + epochs) % self.views
 
-    def training(self, start: int, batch_size: int) -> Any:
-        """Batches as they are shown from a position on, without end: a tf.data.Dataset."""
+    def training(self, start: int, rows: int) -> Any:
+        """Batches of so many as they are shown from a position on, without end: a tf.data.Dataset."""
 
         def pick(first: int, count: int) -> tuple[Any, ...]:
             return self._picked(*self.shown(first, count))
 
-        return self._dataset(pick, batch_size, start=start)
+        return self._dataset(pick, rows, start=start)
 
     def chosen(self, keys: list[Key], batch_size: int) -> Any:
         """Batches of the views that have these keys, each once: a tf.data.Dataset."""

@@ -16,6 +16,7 @@ from scripts.training_options import (
     given_options,
     head_options,
     partition_options,
+    place_options,
     rate_options,
     unfreeze_options,
 )
@@ -33,7 +34,7 @@ from scripts.verb import verb
 @partition_options
 @click.option("--steps", type=int, metavar="N", help="Steps of the whole run.")
 @click.option("--epochs", type=int, metavar="N", help="Or how often each picture is shown; 10.")
-@click.option("--batch-size", type=int, metavar="N", help="Pictures a step; 32.")
+@click.option("--batch-size", type=int, metavar="N", help="Pictures a step, of all machines; 32.")
 @click.option(
     "--label-offset",
     type=int,
@@ -46,6 +47,7 @@ from scripts.verb import verb
 @feature_options
 @click.option("--seed", type=int, metavar="N", help="Of initial values, order, distortion; 0.")
 @course_options
+@place_options
 @click.option("--resume", is_flag=True, help="Go on with an unfinished run.")
 @click.option("--overwrite", is_flag=True, help="Start again.")
 def command(output: Output, recipe: str | None, **options: Any) -> None:
@@ -64,6 +66,9 @@ def command(output: Output, recipe: str | None, **options: Any) -> None:
         lines.append(f"Validation accuracy {result.accuracy:.1%}.")
     if result.pictures_per_second:
         lines.append(f"{result.pictures_per_second:.0f} pictures/s.")
+    if result.is_follower:
+        output.result(result.as_json(), " ".join(lines))
+        return
     output.result(result.as_json(), " ".join(lines), f"Report: {result.run}/report.html")
     output.next(
         shell_words("slimtune", "evaluate", Path(result.run), Path(options["data"])),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +94,60 @@ def tiny_checkpoint(tiny_net, tmp_path):
         session.run(v1.global_variables_initializer())
         v1.train.Saver().save(session, str(path), write_meta_graph=False)
     return path
+
+
+class Forks:
+    """Trainings in forks of one process that has everything loaded: forking_trainer.py."""
+
+    def __init__(self, directory):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.errors = (directory / "errors.txt").open("w+")
+        self.place = 0
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("forking_trainer.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=environment,
+            text=True,
+        )
+
+    def begin(self, **options):
+        """Begins one; gives its process number."""
+        return self._begin(options, 1)[0]
+
+    def begin_all(self, options):
+        """Begins one for each; gives their process numbers."""
+        return self._begin(options, len(options))
+
+    def _begin(self, asked, count):
+        self.place = self.errors.seek(0, os.SEEK_END)
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        return [int(self.process.stdout.readline()) for _ in range(count)]
+
+    def end(self):
+        """Waits for the first that was not waited for; gives its exit status, negative for a signal."""
+        return int(self.process.stdout.readline())
+
+    def run(self, **options):
+        self.begin(**options)
+        return self.end()
+
+    def said(self):
+        """What those begun last wrote to stderr."""
+        self.errors.seek(self.place)
+        return self.errors.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory):
+    opened = Forks(tmp_path_factory.mktemp("forks"))
+    yield opened
+    opened.close()

@@ -1,7 +1,6 @@
 """A run killed at any moment and resumed equals, bit for bit, the run that was never killed."""
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -37,56 +35,6 @@ OPTIONS = {
 
 SHORT = {"steps": 4, "unfreeze_at": ["2:all"], "eval_every": 2}
 """A run of as many kinds of moments, in fewer steps."""
-
-
-class Forks:
-    """Trainings in forks of one process that has everything loaded."""
-
-    def __init__(self, directory):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        self.errors = (directory / "errors.txt").open("w+")
-        self.place = 0
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("forking_trainer.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env=environment,
-            text=True,
-        )
-
-    def begin(self, **options):
-        """Begins one; gives its process number."""
-        self.place = self.errors.seek(0, os.SEEK_END)
-        self.process.stdin.write(json.dumps(options) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
-
-    def end(self):
-        """Waits for it; gives its exit status, negative for a signal."""
-        return int(self.process.stdout.readline())
-
-    def run(self, **options):
-        self.begin(**options)
-        return self.end()
-
-    def said(self):
-        """What the last one wrote to stderr."""
-        self.errors.seek(self.place)
-        return self.errors.read()
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
-        self.errors.close()
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory):
-    opened = Forks(tmp_path_factory.mktemp("forks"))
-    yield opened
-    opened.close()
 
 
 def assert_equal(one, other):

@@ -1,7 +1,8 @@
 """A process that trains the tiny net in forks of itself, so that a test can kill one quickly.
 
 Reads a line of JSON with the options of TrainConfig for each fork, and perhaps a `limit` on the
-size of files in bytes; answers with its process number, and with its exit status when it has ended.
+size of files in bytes and an `environment`; answers with its process number, and with its exit
+status when it has ended. A list of such options makes forks that run at the same time.
 """
 
 import importlib.util
@@ -22,7 +23,7 @@ from finetune.slim import load_slim
 
 def _register_tiny_net():
     spec = importlib.util.spec_from_file_location(
-        "slimtune_tiny_fixtures", Path(__file__).parents[1] / "conftest.py"
+        "slimtune_tiny_fixtures", Path(__file__).with_name("conftest.py")
     )
     fixtures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fixtures)
@@ -36,6 +37,7 @@ def _train(options):
     for name, value in options.items():
         if isinstance(value, list):
             options[name] = tuple(value)
+    os.environ.update(options.pop("environment", {}))
     limit = options.pop("limit", None)
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -56,14 +58,19 @@ def main():
     load_tensorflow()
     load_slim()
     for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            status = _train(json.loads(line))
-            sys.stderr.flush()
-            os._exit(status)
-        _say(child)
-        _, status = os.waitpid(child, 0)
-        _say(os.waitstatus_to_exitcode(status))
+        asked = json.loads(line)
+        children = []
+        for options in asked if isinstance(asked, list) else [asked]:
+            child = os.fork()
+            if child == 0:
+                status = _train(options)
+                sys.stderr.flush()
+                os._exit(status)
+            children.append(child)
+            _say(child)
+        for child in children:
+            _, status = os.waitpid(child, 0)
+            _say(os.waitstatus_to_exitcode(status))
 
 
 def _say(number):

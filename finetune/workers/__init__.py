@@ -1,0 +1,1 @@
+"""Several processes that train one run together: each takes its rows of every batch."""

@@ -1,0 +1,117 @@
+"""Whether the other processes are there: waited for at the start, watched until the end.
+
+A process that has ended no longer listens, and its machine says so at once; a machine that is
+gone answers nothing. Both are seen by opening a connection, which gRPC takes and drops.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from checkpoints.errors import RunError
+from checkpoints.progress import Progress
+from finetune.workers.cluster import Cluster, address_parts
+
+START_SECONDS = 600.0
+"""How long the others may take until they listen: machines are not all ready at once."""
+
+PROBE_SECONDS = 3.0
+"""Between two looks at all others, and the most that one of them may take to answer."""
+
+FAILURES = 3
+"""So many looks in a row have to fail: a connection can be refused for want of a moment."""
+
+
+def listens(address: str) -> bool:
+    """Whether anything takes connections at host:port."""
+    try:
+        with socket.create_connection(address_parts(address), timeout=PROBE_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def wait_for_all(cluster: Cluster, progress: Progress, seconds: float = START_SECONDS) -> None:
+    """Returns once every other process listens.
+
+    Raises:
+      RunError: some do not, after so many seconds.
+    """
+    missing = _others(cluster)
+    ends = time.monotonic() + seconds
+    with progress.task("Waiting for the other processes", len(missing), "processes") as task:
+        while missing:
+            found = [index for index in missing if listens(cluster.addresses[index])]
+            task.advance(len(found))
+            missing = [index for index in missing if index not in found]
+            if missing:
+                names = ", ".join(map(cluster.name, missing))
+                task.note(names)
+                if time.monotonic() > ends:
+                    raise RunError(
+                        f"Nobody listens at {names}.",
+                        expected=f"all {len(cluster.addresses)} processes within {seconds:.0f} s",
+                        received=f"{len(cluster.addresses) - len(missing)} of them",
+                        next_step="Start the same command on every machine, and let their ports "
+                        "through.",
+                    )
+                time.sleep(0.2)
+
+
+def find_lost(cluster: Cluster) -> list[int]:
+    """The others that do not listen any more, looked at until it is certain."""
+    missing = _others(cluster)
+    for look in range(FAILURES):
+        if look:
+            time.sleep(1.0)
+        missing = [index for index in missing if not listens(cluster.addresses[index])]
+    return missing
+
+
+class Watch:
+    """Looks at the others all the time, in a thread, until one is lost.
+
+    Attributes:
+      lost: those that are, or empty.
+    """
+
+    def __init__(self, cluster: Cluster, on_lost: Callable[[Watch], None]) -> None:
+        """Starts it.
+
+        Args:
+          cluster: whose other processes.
+          on_lost: called once with this, in the thread.
+        """
+        self.lost: list[int] = []
+        self._cluster = cluster
+        self._on_lost = on_lost
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Looks no more."""
+        self._ended.set()
+        self._thread.join()
+
+    def is_stopped_within(self, seconds: float) -> bool:
+        """Whether `stop` is called within so long."""
+        return self._ended.wait(seconds)
+
+    def _look(self) -> None:
+        failures = dict.fromkeys(_others(self._cluster), 0)
+        while not self._ended.wait(PROBE_SECONDS):
+            for index in failures:
+                is_there = listens(self._cluster.addresses[index])
+                failures[index] = 0 if is_there else failures[index] + 1
+            self.lost = [index for index, count in failures.items() if count >= FAILURES]
+            if self.lost and not self._ended.is_set():
+                self._on_lost(self)
+                return
+
+
+def _others(cluster: Cluster) -> list[int]:
+    return [index for index in range(len(cluster.addresses)) if index != cluster.index]
