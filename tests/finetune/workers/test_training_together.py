@@ -144,18 +144,18 @@ def wait_for(file, seconds=120):
 
 
 def test_a_lost_worker_ends_all_and_a_restart_resumes(forks, colours, tmp_path):
-    changes = {"steps": 400, "eval_every": 100, "learning_rate": 0.005}
+    changes = {"steps": 200, "eval_every": 50, "learning_rate": 0.005}
     train(forks, colours, tmp_path / "whole", 2, **changes)
     run = tmp_path / "run"
     _, worker = begin(forks, colours, run, 2, **changes)
-    wait_for(run / "model.ckpt-100.index")
+    wait_for(run / "model.ckpt-50.index")
     os.kill(worker, signal.SIGKILL)
     assert [forks.end(), forks.end()] == [1, -signal.SIGKILL]
     said = forks.said()
     assert "Worker 1 (127.0.0.1:" in said and "was lost" in said
     assert "with --resume" in said and "Traceback" not in said
     step = Run(run).step()
-    assert 100 <= step < 400
+    assert 50 <= step < 200
     train(forks, colours, run, 2, **changes, resume=True)
     one, other = values(tmp_path / "whole"), values(run)
     assert [name for name in one if one[name].tobytes() != other[name].tobytes()] == []
@@ -163,8 +163,8 @@ def test_a_lost_worker_ends_all_and_a_restart_resumes(forks, colours, tmp_path):
 
 def test_a_lost_chief_ends_the_others(forks, colours, tmp_path):
     run = tmp_path / "run"
-    chief, _ = begin(forks, colours, run, 2, steps=100000, eval_every=100)
-    wait_for(run / "model.ckpt-100.index")
+    chief, _ = begin(forks, colours, run, 2, steps=100000, eval_every=20)
+    wait_for(run / "model.ckpt-20.index")
     os.kill(chief, signal.SIGKILL)
     assert [forks.end(), forks.end()] == [-signal.SIGKILL, 1]
     assert "The chief (127.0.0.1:" in forks.said()
