@@ -20,6 +20,7 @@ from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, NotFoundError, UnsupportedError, listed, near_names
 from finetune.datasets.labels import LABELS_FILE, name_classes
 from finetune.datasets.records import count_records
+from finetune.datasets.sources.names import check_class_names
 
 DATASET_FILE = "dataset.json"
 FORMAT = 1
@@ -234,6 +235,7 @@ def _read_own(directory: Path) -> Dataset:
             received=f"{type(err).__name__}: {err}",
             next_step="Build the dataset again with slimtune data build.",
         ) from err
+    check_class_names(path, dataset.classes, "Build the dataset again with slimtune data build.")
     if not dataset.splits:
         raise DataError(
             f"{path} names no pictures.",

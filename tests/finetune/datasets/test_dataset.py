@@ -271,6 +271,19 @@ def test_dataset_json_cannot_point_out_of_its_directory(tmp_path):
     assert shard.path.parent == directory
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\0b", "\ud800"])
+def test_a_class_name_that_no_line_can_hold(tmp_path, name):
+    directory = write_own(tmp_path)
+    file = directory / "dataset.json"
+    value = json.loads(file.read_text())
+    value["classes"] = [name, *value["classes"][1:]]
+    for part in value["splits"].values():
+        part["counts"] = {name: 1} | part["counts"]
+    file.write_text(json.dumps(value))
+    with pytest.raises(DataError, match="cannot stand in a line of UTF-8 text"):
+        read_dataset(directory)
+
+
 @pytest.mark.parametrize(
     ("splits", "received"),
     [({}, "no splits"), ({"train": {"count": 0, "counts": {}, "shards": []}}, "train: 0")],
