@@ -24,10 +24,10 @@ def use_device(name: str) -> None:
     found = DEVICE.fullmatch(name)
     if found is None:
         raise UsageError(f"There is no device {name!r}.", expected="cpu, gpu or gpu:N")
-    kind, number = found[1], int(found[2] or 0)
+    number = int(found[1] or 0)
     before = os.environ.get(VARIABLE)
     known = None if before is None else [one for one in before.split(",") if one.strip()]
-    if kind == "cpu":
+    if name == "cpu":
         os.environ[VARIABLE] = "-1"
         if has_gpu():
             raise RunError(

@@ -19,7 +19,7 @@ PRECISIONS = ("auto", "fp32", "bf16")
 UNFREEZING = re.compile(r"(\d{1,18})(e?):\s*(\S.*)")
 """The beginning of a stage of --unfreeze-at: a step, or an epoch with an e, and a scope."""
 
-DEVICE = re.compile(r"(cpu|gpu)(?::(\d+))?")
+DEVICE = re.compile(r"cpu|gpu(?::(\d+))?")
 """What --device takes: the kind, and which of its kind."""
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
