@@ -28,6 +28,7 @@ _FORMS: dict[str, tuple[str, ...]] = {
     "--layout": ("onnx",),
     "--with-preprocessing": _GRAPHS,
     "--keep-variables": (*_GRAPHS, "meta"),
+    "--warm-up": ("saved-model",),
 }
 """Option -> the forms that it means something for."""
 
@@ -46,6 +47,7 @@ class ModelOptions:
       layout: of ONNX: "nhwc" as in the graph, or "nchw" for the input; None is nhwc.
       with_preprocessing: makes the graph that is put before the model; None puts none.
       keep_variables: whether the graph keeps its variables, and is not frozen.
+      warm_up: pictures as the written model takes them, for a server's first requests.
     """
 
     optimize: bool = False
@@ -55,6 +57,7 @@ class ModelOptions:
     layout: Layout | None = None
     with_preprocessing: PreprocessingGraph | None = None
     keep_variables: bool = False
+    warm_up: Calibration | None = None
 
     def refuse_for(self, form: str) -> None:
         """Raises UsageError where an option says nothing of a form, or another one is missing."""
@@ -65,6 +68,7 @@ class ModelOptions:
             "--layout": self.layout is not None,
             "--with-preprocessing": self.with_preprocessing is not None,
             "--keep-variables": self.keep_variables,
+            "--warm-up": self.warm_up is not None,
         }
         wrong = [option for option, is_given in given.items() if is_given]
         wrong = [option for option in wrong if form not in _FORMS[option]]

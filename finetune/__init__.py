@@ -25,6 +25,7 @@ _EXPORTS = {
     "predict": "finetune.prediction",
     "preprocessing_graph": "finetune.serving",
     "train": "finetune.training.training",
+    "warm_up_pictures": "finetune.serving",
     "watch": "finetune.evaluating.watching",
     "write_report": "finetune.report",
 }

@@ -1,4 +1,4 @@
-"""What `convert` gets from this package: pictures to calibrate with, and preprocessing as a graph."""
+"""What `convert` gets from this package: pictures to calibrate and warm up with, and preprocessing as a graph."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from finetune.preprocessing import Preprocessing
 
 CALIBRATION_PICTURES = 128
 """More change the ranges of activations by little; each is run once."""
+
+WARM_UP_PICTURES = 8
+"""Requests that a server answers by itself before others; the first does nearly all there is to do."""
 
 DEFAULT = "inception"
 """The preprocessing of a model that says nothing of one, as for training from a file."""
@@ -75,6 +78,36 @@ def calibration_pictures(
             )
 
     return batches
+
+
+def warm_up_pictures(
+    folder: str | Path, limit: int = WARM_UP_PICTURES, progress: Progress = SILENT
+) -> Calibration:
+    """Pictures for `--warm-up`, one a request: as the net sees them, or whole files where it takes these.
+
+    Args:
+      folder: pictures, in folders of classes or not.
+      limit: how many are taken at most.
+      progress: told which preprocessing was taken for want of another, and what is no picture.
+
+    Returns:
+      A function from a model's metadata to batches of one.
+
+    Raises:
+      NotFoundError: there are none.
+      DataError: from the function: none can be read.
+    """
+    pictures = calibration_pictures(folder, limit, progress)
+    files = list(itertools.islice(picture_files([folder]), limit))
+
+    def requests(metadata: Metadata) -> Iterator[Array]:
+        if IN_GRAPH in (metadata.preprocessing or {}):
+            yield from (np.array([file.read_bytes()], object) for file in files)
+        else:
+            for batch in pictures(metadata):
+                yield from np.split(batch, len(batch))
+
+    return requests
 
 
 def _readable(

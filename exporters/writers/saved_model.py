@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from checkpoints.errors import OutputExistsError, VerificationError
+from checkpoints.dtypes import name_of_number
+from checkpoints.errors import GraphError, OutputExistsError, VerificationError, counted
 from checkpoints.files import atomic_directory
 from checkpoints.mapped import map_file
 from checkpoints.mapping import SavedVariables
-from checkpoints.messages import MetaGraphDef, SignatureDef
+from checkpoints.messages import DataType, MetaGraphDef, SignatureDef
 from checkpoints.progress import Progress
 from checkpoints.tensors import Array, describe
 from checkpoints.verified import write_verified
@@ -25,15 +26,19 @@ from exporters import fields
 from exporters.changing import Comparison, write_changed
 from exporters.conversion import Conversion, Request
 from exporters.freezing import FrozenGraph
+from exporters.inspecting.endpoints import DEFAULT_SIGNATURE
 from exporters.kept_graph import (
     kept_meta_graph,
     kept_variables,
     lost_signatures,
     signatures_of,
 )
+from exporters.metadata import IN_GRAPH, Metadata
+from exporters.options import Calibration
 from exporters.preparing import converted, prepared, refuse_nothing_kept
 from exporters.proofs.proved import write_proved
 from exporters.proofs.verdict import Verification
+from exporters.saved_models.warm_up import PLACE, write_warm_up
 from exporters.thawed.variable_graph import GraphVariable
 from exporters.values import bytes_of, first_difference
 
@@ -48,7 +53,8 @@ def write(request: Request, progress: Progress) -> Conversion:
 
     Raises:
       OutputExistsError: the directory is there and may not be replaced.
-      GraphError: there is no graph, or graph, outputs, labels and variables do not fit.
+      GraphError: there is no graph, or graph, outputs, labels and variables do not fit; or pictures
+        to warm up with do not fit the model's input.
       UnsupportedError: the graph would be larger than a message can be.
       VerificationError: what was written is not what it should be; it is not left in place.
     """
@@ -74,6 +80,8 @@ def write(request: Request, progress: Progress) -> Conversion:
                 signatures = signatures_of(frozen, not request.outputs)
                 _wrap(signatures, binary, directory / GRAPH_FILE)
             binary.unlink()
+            if request.options.warm_up is not None:
+                _warm_up(frozen, request.options.warm_up, directory, progress)
         return verification
 
     with prepared(request, progress) as frozen:
@@ -88,6 +96,25 @@ def write(request: Request, progress: Progress) -> Conversion:
     size = sum(file.stat().st_size for file in request.destination.rglob("*") if file.is_file())
     nodes = written.num_nodes
     return converted(request, frozen, verification, num_bytes=size, nodes=nodes, written=written)
+
+
+def _warm_up(
+    frozen: FrozenGraph, pictures: Calibration, directory: Path, progress: Progress
+) -> None:
+    metadata = frozen.metadata or Metadata()
+    signature = signatures_of(frozen, False)[DEFAULT_SIGNATURE]
+    takes_files = IN_GRAPH in (metadata.preprocessing or {})
+    wanted = DataType.DT_STRING if takes_files else DataType.DT_FLOAT
+    if [info.dtype for info in signature.inputs.values()] != [wanted]:
+        inputs = sorted(f"{key} {name_of_number(i.dtype)}" for key, i in signature.inputs.items())
+        raise GraphError(
+            "--warm-up cannot feed the model's input with pictures.",
+            expected=f"one input, {name_of_number(wanted)}",
+            received=", ".join(inputs),
+            next_step="Leave --warm-up out, or name the input: --inputs NAME",
+        )
+    count = write_warm_up(directory, DEFAULT_SIGNATURE, signature, pictures(metadata))
+    progress.say(f"{counted(count, 'request')} to warm a server up with, in {PLACE}.")
 
 
 def _refuse_other_directory(path: Path) -> None:

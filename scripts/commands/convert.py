@@ -74,6 +74,12 @@ _PROOFS = {
     "--with-preprocessing", is_flag=True, help="Put decoding and preprocessing into the graph."
 )
 @click.option(
+    "--warm-up",
+    type=click.Path(),
+    metavar="DIR",
+    help="SavedModel: pictures for TensorFlow Serving's first requests to itself.",
+)
+@click.option(
     "--weights",
     type=click.Choice(["auto", "raw", "ema"]),
     default="auto",
@@ -174,6 +180,10 @@ def _model_options(options: dict[str, Any], output: Output) -> dict[str, Any]:
         from finetune.serving import calibration_pictures
 
         given["calibration"] = calibration_pictures(folder, progress=output)
+    if (warm_up := options.pop("warm_up")) is not None:
+        from finetune.serving import warm_up_pictures
+
+        given["warm_up"] = warm_up_pictures(warm_up, progress=output)
     if is_with_preprocessing:
         from finetune.serving import preprocessing_graph
 
