@@ -44,6 +44,7 @@ class Command:
       limit: on the size of a file, in bytes.
       clock: what time.time says, one value after the other, the last one for ever.
       environment: variables.
+      folder: where it is typed; empty where this process is.
     """
 
     words: list
@@ -57,6 +58,7 @@ class Command:
     limit: int | None = None
     clock: list = field(default_factory=list)
     environment: dict = field(default_factory=dict)
+    folder: str = ""
 
 
 class Moments:
@@ -128,6 +130,8 @@ def become(command):
     sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115 - closed with the process
     file = os.open(said / "moments", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.environ.update(command.environment)
+    if command.folder:
+        os.chdir(command.folder)
     if command.clock:
         set_clock(command.clock)
     if command.limit is not None:
