@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,18 +49,23 @@ def read_kinds(root: Path) -> dict[str, str]:
 def read_messages(root: Path) -> list[Message]:
     """All messages in the order of files and lines, each once a file.
 
+    Where a function makes the error of what it is told, its callers' words stand in the message.
+
     Args:
       root: the folder that holds the packages.
     """
     kinds = read_kinds(root)
     found: dict[tuple[str, str, str], Message] = {}
     for path in _sources(root):
-        calls = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)]
+        tree = _tree(path)
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        makers = _makers(tree, kinds)
         for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
             kind = _last(call.func)
             if kind in kinds and call.args:
                 for message in _messages(call, kind, path.relative_to(root).as_posix()):
-                    found.setdefault((message.kind, message.text, message.source), message)
+                    for told in _told(message, makers.get(call), calls):
+                        found.setdefault((told.kind, told.text, told.source), told)
     return list(found.values())
 
 
@@ -74,6 +79,55 @@ def anchors(messages: list[Message]) -> list[str]:
         given[anchor] = given.get(anchor, 0) + 1
         made.append(anchor if given[anchor] == 1 else f"{anchor}-{given[anchor]}")
     return made
+
+
+def _makers(tree: ast.Module, kinds: Mapping[str, str]) -> dict[ast.Call, ast.FunctionDef]:
+    """Calls that make an error -> the function that they are in, where that gives the error back."""
+    return {
+        call: function
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        and function.returns is not None
+        and _last(function.returns) in kinds
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call)
+    }
+
+
+def _told(
+    message: Message, maker: ast.FunctionDef | None, calls: list[ast.Call]
+) -> Iterator[Message]:
+    """A message with the words that callers of its maker hand over; itself where they hand none."""
+    if maker is None:
+        yield message
+        return
+    names = [argument.arg for argument in maker.args.args if argument.arg not in ("self", "cls")]
+    told = []
+    for call in calls:
+        if _last(call.func) == maker.name:
+            named = {entry.arg: entry.value for entry in call.keywords if entry.arg}
+            given = dict(zip(names, call.args, strict=False)) | named
+            words = {name: _texts(node) for name, node in given.items() if _is_text(node)}
+            for choice in itertools.product(*words.values()):
+                changed = dict(zip(words, choice, strict=True))
+                parts = (message.text, message.expected, message.next_step)
+                text, expected, step = (_replaced(part, changed) for part in parts)
+                told.append(Message(message.kind, text, expected, step, message.source))
+    yield from told or [message]
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.IfExp):
+        return _is_text(node.body) and _is_text(node.orelse)
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+def _replaced(text: str, words: Mapping[str, str]) -> str:
+    for name, word in words.items():
+        text = text.replace("{" + name.strip("_") + "}", word)
+    return text
 
 
 def _messages(call: ast.Call, kind: str, source: str) -> Iterator[Message]:
