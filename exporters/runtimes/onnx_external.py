@@ -59,7 +59,13 @@ def external_files(path: Path) -> Iterator[str]:
     Raises:
       BrokenFileError: the model is cut or damaged.
     """
-    data = map_file(path)
+    try:
+        yield from _external_files(map_file(path))
+    except BrokenFileError as error:
+        raise BrokenFileError(f"{path} is no whole ONNX model.", received=error) from error
+
+
+def _external_files(data: memoryview) -> Iterator[str]:
     waiting = deque([("model", 0, len(data))])
     while waiting:
         kind, start, end = waiting.popleft()
