@@ -1,7 +1,8 @@
 """Whether the other processes are there: waited for at the start, watched until the end.
 
 A process that has ended no longer listens, and its machine says so at once; a machine that is
-gone answers nothing. Both are seen by opening a connection, which gRPC takes and drops.
+gone, or a process that was stopped, answers nothing. All are seen by opening a connection: gRPC's
+server speaks first (RFC 9113, section 3.4: its settings), and drops it when nothing follows.
 """
 
 from __future__ import annotations
@@ -16,26 +17,29 @@ from checkpoints.progress import Progress
 from finetune.workers.cluster import Cluster, address_parts
 
 START_SECONDS = 600.0
-"""How long the others may take until they listen: machines are not all ready at once."""
+"""How long the others may take until they answer: machines are not all ready at once."""
 
 PROBE_SECONDS = 3.0
-"""Between two looks at all others, and the most that one of them may take to answer."""
+"""Between two looks at all others."""
+
+ANSWER_SECONDS = 5.0
+"""What one of them may take to answer."""
 
 FAILURES = 3
 """So many looks in a row have to fail: a connection can be refused for want of a moment."""
 
 
-def listens(address: str) -> bool:
-    """Whether anything takes connections at host:port."""
+def answers(address: str) -> bool:
+    """Whether a server at host:port takes a connection and speaks."""
     try:
-        with socket.create_connection(address_parts(address), timeout=PROBE_SECONDS):
-            return True
+        with socket.create_connection(address_parts(address), timeout=ANSWER_SECONDS) as opened:
+            return bool(opened.recv(1))
     except OSError:
         return False
 
 
 def wait_for_all(cluster: Cluster, progress: Progress, seconds: float = START_SECONDS) -> None:
-    """Returns once every other process listens.
+    """Returns once every other process answers.
 
     Raises:
       RunError: some do not, after so many seconds.
@@ -44,7 +48,7 @@ def wait_for_all(cluster: Cluster, progress: Progress, seconds: float = START_SE
     ends = time.monotonic() + seconds
     with progress.task("Waiting for the other processes", len(missing), "processes") as task:
         while missing:
-            found = [index for index in missing if listens(cluster.addresses[index])]
+            found = [index for index in missing if answers(cluster.addresses[index])]
             task.advance(len(found))
             missing = [index for index in missing if index not in found]
             if missing:
@@ -52,7 +56,7 @@ def wait_for_all(cluster: Cluster, progress: Progress, seconds: float = START_SE
                 task.note(names)
                 if time.monotonic() > ends:
                     raise RunError(
-                        f"Nobody listens at {names}.",
+                        f"Nobody answers at {names}.",
                         expected=f"all {len(cluster.addresses)} processes within {seconds:.0f} s",
                         received=f"{len(cluster.addresses) - len(missing)} of them",
                         next_step="Start the same command on every machine, and let their ports "
@@ -62,12 +66,12 @@ def wait_for_all(cluster: Cluster, progress: Progress, seconds: float = START_SE
 
 
 def find_lost(cluster: Cluster) -> list[int]:
-    """The others that do not listen any more, looked at until it is certain."""
+    """The others that do not answer any more, looked at until it is certain."""
     missing = _others(cluster)
     for look in range(FAILURES):
         if look:
             time.sleep(1.0)
-        missing = [index for index in missing if not listens(cluster.addresses[index])]
+        missing = [index for index in missing if not answers(cluster.addresses[index])]
     return missing
 
 
@@ -105,7 +109,7 @@ class Watch:
         failures = dict.fromkeys(_others(self._cluster), 0)
         while not self._ended.wait(PROBE_SECONDS):
             for index in failures:
-                is_there = listens(self._cluster.addresses[index])
+                is_there = answers(self._cluster.addresses[index])
                 failures[index] = 0 if is_there else failures[index] + 1
             self.lost = [index for index, count in failures.items() if count >= FAILURES]
             if self.lost and not self._ended.is_set():
