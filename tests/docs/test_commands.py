@@ -40,6 +40,9 @@ class Scenario:
     quick: int = 0
 
 
+SMALL = {r"^(train (?!.*--(net|resume|checkpoint)\b).*)$": r"\1 --checkpoint sample"}
+"""The small net in the place of the published one, whose scopes have the same names."""
+
 SCENARIOS = {
     "README.md": Scenario(
         needs=("published", "train.meta", "inception_v3.ckpt"),
@@ -50,12 +53,11 @@ SCENARIOS = {
         quick=6,
     ),
     "docs/losses.md": Scenario(
-        needs=("published", "pictures", "toys.csv", "picture.jpg", "counts", "baskets.py"),
-        shorter={r"^(train .*)$": r"\1 --steps 3"},
+        needs=("pictures", "toys.csv", "picture.jpg", "counts", "baskets.py"),
+        shorter={**SMALL, r"^(train .*)$": r"\1 --steps 3"},
     ),
     "docs/migration.md": Scenario(
         needs=(
-            "published",
             "pictures",
             "flowers-data",
             "inception_v3.ckpt",
@@ -64,6 +66,7 @@ SCENARIOS = {
             "exported",
         ),
         shorter={
+            **SMALL,
             "--steps (1000|4000)": "--steps 3",
             r"^(train .* --net keras.pb .*)$": r"\1 --steps 3",
         },
@@ -78,7 +81,6 @@ SCENARIOS = {
     ),
     "docs/recipes.md": Scenario(
         needs=(
-            "published",
             "pictures",
             "flowers-data",
             "flower_photos",
@@ -89,10 +91,11 @@ SCENARIOS = {
             "mynet.py",
         ),
         shorter={
+            **SMALL,
             "--steps 1500 --unfreeze-at 1000:": "--steps 3 --unfreeze-at 2:",
             "--epochs 12 --unfreeze-at 5e:all": "--steps 3 --unfreeze-at 2:all",
             "--recipe slim-flowers": "--recipe slim-flowers --steps 3 --unfreeze-at 2:all --batch-size 8",
-            "--recipe retrain": "--recipe retrain --steps 3",
+            "--recipe retrain --net inception_v3": "--recipe retrain --steps 3 --checkpoint sample",
             r"^(train (toys-data|few-data|flowers-data --run runs/balanced).*)$": r"\1 --steps 3",
             "--views 8": "--views 2",
         },
@@ -100,7 +103,7 @@ SCENARIOS = {
     ),
     "docs/serving.md": Scenario(needs=("pictures", "flowers-data", "runs/flowers")),
     "docs/training.md": Scenario(
-        needs=("published", "flowers"), shorter={"--epochs 20": "--epochs 11"}
+        needs=("flowers",), shorter={**SMALL, "--epochs 20": "--epochs 11"}
     ),
     "docs/tutorial.md": Scenario(
         needs=("published", "pictures"), shorter={"--steps 40": "--steps 3"}, quick=4
