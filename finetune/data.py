@@ -16,6 +16,7 @@ from checkpoints.cores import available_cores
 from checkpoints.errors import UsageError
 from checkpoints.progress import SILENT, Progress
 from exporters.runtime import load_tensorflow
+from finetune.cloud.local_copy import local_copy
 from finetune.datasets.build import build
 from finetune.datasets.check import check
 from finetune.datasets.dataset import read_dataset
@@ -78,7 +79,7 @@ def load(
         are read, TensorFlow makes a tf.errors.OpError of: `naming_errors` makes it a DataError.
     """
     tf = load_tensorflow()
-    dataset = read_dataset(Path(directory))
+    dataset = read_dataset(local_copy(directory, SILENT))
     check_labels(dataset)
     net_input = None if image_size is None else Preprocessing(preprocessing, image_size)
 
@@ -104,7 +105,7 @@ def naming_errors(directory: str | Path) -> AbstractContextManager[None]:
       DataError: a record is damaged or its picture cannot be decoded; names shard, number and
         offset.
     """
-    return data_errors(read_dataset(Path(directory)))
+    return data_errors(read_dataset(local_copy(directory, SILENT)))
 
 
 def sample(

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.errors import GraphError
-from checkpoints.files import atomic_file, refuse_existing
-from checkpoints.progress import SILENT, Progress
+from checkpoints.files import atomic_file, directory_beside, refuse_existing
+from checkpoints.progress import SILENT, Progress, Task
 from exporters.graph import read_graph
 from exporters.metadata import Metadata, read_metadata
+from finetune.beam.options import BeamOptions, check_runner, read_options
 from finetune.datasets.dataset import Dataset
 from finetune.input_pipeline import evaluation_dataset
 from finetune.model import Model, open_model
@@ -59,6 +60,38 @@ class FeatureFile:
         }
 
 
+class Batch(NamedTuple):
+    """Features of one batch of pictures.
+
+    Attributes:
+      split: its name.
+      features: float32 [pictures, channels].
+      labels: int64 [pictures].
+      names: of the pictures.
+    """
+
+    split: str
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    names: list[str]
+
+
+class AskedFeatures(NamedTuple):
+    """Which model's features, in words that a worker on another machine can read.
+
+    Attributes:
+      model: as of `features`.
+      net: the same.
+      options: its four options of graphs without metadata.
+      trust: the same.
+    """
+
+    model: str
+    net: str | None
+    options: NetOptions
+    trust: bool
+
+
 def features(
     model: str | Path,
     data: str | Path | Dataset,
@@ -70,6 +103,8 @@ def features(
     preprocessing: str | None = None,
     image_size: int | None = None,
     trust: bool = False,
+    runner: Literal["local", "beam"] = "local",
+    beam_options: str = "",
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> FeatureFile:
@@ -89,17 +124,23 @@ def features(
       preprocessing: of such a graph: how pictures become its input.
       image_size: of such a graph: height and width in pixels.
       trust: whether ops that reach files, the network or Python may run.
+      runner: "local", or "beam" for many machines; batches are the same.
+      beam_options: options of Apache Beam, as on its command line; by default one process of this
+        machine works, as TensorFlow uses all cores.
       overwrite: whether an existing file is replaced.
       progress: where it tells how far it is.
 
     Raises:
       GraphError: the model has no bottleneck.
       OutputExistsError: the file is there.
+      UnsupportedError: Apache Beam is asked for and not installed.
     """
     out = Path(out)
+    check_runner(runner, beam_options)
+    work = read_options(beam_options, default_processes=1) if runner == "beam" else None
     refuse_existing(out, overwrite)
     options = NetOptions(bottleneck, input, preprocessing, image_size)
-    opened = _open(model, net, options, progress)
+    opened = open_with_bottleneck(model, net, options, progress)
     tensor = opened.metadata.outputs.get(ROLE)
     if tensor is None:
         raise GraphError(
@@ -109,6 +150,7 @@ def features(
         )
     dataset = data if isinstance(data, Dataset) else find_pictures(data, model, progress=progress)
     count = sum(split.count for split in dataset.splits.values())
+    asked = AskedFeatures(str(model), net, options, trust)
     labels: list[NDArray[np.int64]] = []
     paths: list[str] = []
     splits: list[str] = []
@@ -119,8 +161,11 @@ def features(
         progress.task("Features", count, "pictures") as task,
     ):
         with archive.open("features.npy", "w", force_zip64=True) as member:
-            for name, values, batch_labels, batch_names in _batches(opened, dataset, trust):
-                flat = np.ascontiguousarray(values.reshape(len(values), -1), np.float32)
+            for name, flat, batch_labels, batch_names in (
+                _batches(opened, dataset, trust, task)
+                if work is None
+                else _batches_of_beam(asked, dataset, out, work, task)
+            ):
                 if not channels:
                     channels = flat.shape[1]
                     _write_header(member, np.dtype(np.float32), (count, channels))
@@ -128,7 +173,6 @@ def features(
                 labels.append(batch_labels)
                 paths += batch_names
                 splits += [name] * len(flat)
-                task.advance(len(flat))
         others: dict[str, NDArray[Any]] = {
             "labels": np.concatenate(labels),
             "paths": np.array(paths),
@@ -141,17 +185,50 @@ def features(
     return FeatureFile(str(out), count, channels, dataset.classes, tensor)
 
 
-def _batches(
-    model: Model, dataset: Dataset, trust: bool
-) -> Iterator[tuple[str, NDArray[Any], NDArray[np.int64], list[str]]]:
-    """Split, features, labels and names of each batch."""
+def _batches(model: Model, dataset: Dataset, trust: bool, task: Task) -> Iterator[Batch]:
     for name in dataset.splits:
-        with model.runner(trust, roles=(ROLE,)) as runner, data_errors(dataset):
-            batches = runner.run_dataset(
-                partial(evaluation_dataset, dataset, name, model.preprocessing, BATCH_SIZE)
+        for batch in split_batches(model, dataset, name, trust):
+            task.advance(len(batch.features))
+            yield batch
+
+
+def split_batches(
+    model: Model,
+    dataset: Dataset,
+    split: str,
+    trust: bool,
+    start: int = 0,
+    end: int | None = None,
+) -> Iterator[Batch]:
+    """Batches of a split, or of its pictures from `start`, where a batch begins, to `end`.
+
+    A batch's features depend on which pictures are in it, in their last bits: so it holds the
+    same ones whoever computes it.
+    """
+    with model.runner(trust, roles=(ROLE,)) as runner, data_errors(dataset):
+        batches = runner.run_dataset(
+            partial(
+                evaluation_dataset,
+                dataset,
+                split,
+                model.preprocessing,
+                BATCH_SIZE,
+                start=start,
+                end=end,
             )
-            for (values,), (labels, names) in batches:
-                yield name, values, labels, [text.decode("utf-8", "replace") for text in names]
+        )
+        for (values,), (labels, names) in batches:
+            flat = np.ascontiguousarray(values.reshape(len(values), -1), np.float32)
+            yield Batch(split, flat, labels, [text.decode("utf-8", "replace") for text in names])
+
+
+def _batches_of_beam(
+    asked: AskedFeatures, dataset: Dataset, out: Path, options: BeamOptions, task: Task
+) -> Iterator[Batch]:
+    from finetune.beam.features import compute_features
+
+    with directory_beside(out) as directory:
+        yield from compute_features(asked, dataset, directory, options, task)
 
 
 def _write_header(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -159,7 +236,9 @@ def _write_header(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...])
     np.lib.format.write_array_header_2_0(file, described)
 
 
-def _open(model: str | Path, net: str | None, options: NetOptions, progress: Progress) -> Model:
+def open_with_bottleneck(
+    model: str | Path, net: str | None, options: NetOptions, progress: Progress
+) -> Model:
     """A model; of a graph that says nothing of itself, what feeds its last layer."""
     if not is_graph_file(str(model)) or not Path(model).exists():
         return open_model(model, net=net, progress=progress)

@@ -158,6 +158,8 @@ def evaluation_dataset(
     preprocessing: Preprocessing,
     batch_size: int,
     *,
+    start: int = 0,
+    end: int | None = None,
     threads: int | None = None,
 ) -> Any:
     """Each picture of a split once, in the order of the shards.
@@ -167,6 +169,8 @@ def evaluation_dataset(
       split: train, val (or validation) or test.
       preprocessing: how a picture becomes input.
       batch_size: pictures a batch; the last batch holds the rest.
+      start: number of the first picture.
+      end: where the numbers end; None: with the split.
       threads: that decode at the same time; None: as many as there are cores.
 
     Returns:
@@ -184,13 +188,13 @@ def evaluation_dataset(
     def prepare(encoded: Any, label: Any, name: Any) -> tuple[Any, Any, Any]:
         return preprocessing.evaluation(encoded), label, name
 
-    records = encoded_dataset(dataset, split)
+    records = encoded_dataset(dataset, split, start, end)
     records = records.map(prepare, num_parallel_calls=threads or available_cores())
     return _finished(records.batch(batch_size))
 
 
-def encoded_dataset(dataset: Dataset, split: str) -> Any:
-    """Each record of a split once, in order, not decoded.
+def encoded_dataset(dataset: Dataset, split: str, start: int = 0, end: int | None = None) -> Any:
+    """Each record of a split once, in order, not decoded; or those from `start` to `end`.
 
     Returns:
       A tf.data.Dataset of (encoded scalar string, label scalar int64, name scalar string).
@@ -202,7 +206,8 @@ def encoded_dataset(dataset: Dataset, split: str) -> Any:
     tf = load_tensorflow()
     reader = PictureReader(read_index(dataset.split(split)), 0)
     features: _Features = ((tf.string, []), (tf.int64, []), (tf.string, []))
-    return _records(reader.in_order, 0, len(reader.index), _CHUNK, features)
+    last = len(reader.index) if end is None else end
+    return _records(reader.in_order, start, last, _CHUNK, features)
 
 
 def _records(

@@ -16,6 +16,7 @@ from typing import Any
 
 from checkpoints.errors import RunError
 from checkpoints.progress import SILENT, Progress
+from finetune.cloud.local_copy import local_copy
 from finetune.datasets.build import ORIGIN_FILE, build
 from finetune.datasets.dataset import Dataset, is_dataset_directory, read_dataset
 from finetune.run import Run
@@ -36,7 +37,7 @@ def find_dataset(
 
     Args:
       data: a dataset directory (ours or TF-Slim's), class folders of pictures, or a directory
-        of another source (finetune/datasets/sources/).
+        of another source (finetune/datasets/sources/); in cloud storage, too: it is copied.
       built: where a dataset is built from pictures, or was built before.
       before_building: called before pictures are read, for what else may be found wrong.
       check: called with the class names of what was built, before it gets its place; what it raises
@@ -46,7 +47,7 @@ def find_dataset(
     Raises:
       RunError: a dataset that somebody else built lies in the place of `built`.
     """
-    data = Path(data)
+    data = local_copy(data, progress)
     if not data.is_dir() or is_dataset_directory(data):
         return _told(read_dataset(data), progress)
     files = _files_of(data)
@@ -145,8 +146,8 @@ def find_pictures(
       model: what is evaluated; matters where it is a run that was trained on `data`.
       progress: where the building is told.
     """
-    data = Path(data)
-    trained_on = None if model is None else _trained_on(Path(model), data)
+    trained_on = None if model is None else _trained_on(Path(model), Path(data))
+    data = local_copy(data, progress)
     if trained_on is not None:
         if has_changed(data, trained_on):
             progress.say(

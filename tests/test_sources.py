@@ -13,6 +13,7 @@ FILES = [path for package in PACKAGES for path in sorted((REPOSITORY / package).
 UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 RUNNERS = {"eval", "exec", "compile", "os.system", "os.popen", "subprocess.getoutput"}
 KNOWN_JSON = (
+    "finetune/beam/",
     "finetune/datasets/cleaning.py",
     "finetune/workers/workers.py",
     "scripts/bench",

@@ -11,6 +11,7 @@ from checkpoints.errors import UnsupportedError
 
 EXTRAS = {
     "ai_edge_litert": "litert",
+    "apache_beam": "beam",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "tf2onnx": "onnx",

@@ -1,10 +1,11 @@
 """Pictures to shards: every file opened, cleaned and split, with a report of what was met.
 
-First the worker processes read, hash and clean each file; a file that is kept as it is
-stays where it is, a re-encoded one waits in a spool file. Then the pictures are dealt to
-splits by the hash of their file's content and written in the order of that hash, so that
-classes are mixed in every shard and the same pictures give the same shards. Neither step
-holds more than a few pictures in memory.
+First workers read, hash and clean each file; a file that is kept as it is stays where it
+is, a re-encoded one waits in a spool file or is encoded once more. Then the pictures are
+dealt to splits by the hash of their file's content and written in the order of that hash,
+so that classes are mixed in every shard and the same pictures give the same shards. Neither
+step holds more than a few pictures in memory. Runners (runners.py) do both: worker processes
+of this machine, or those of Apache Beam.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from checkpoints.errors import DataError, OutputExistsError, UsageError, listed
-from checkpoints.files import atomic_directory, refuse_existing, write_json
+from checkpoints.errors import DataError, listed
+from checkpoints.files import write_json
 from checkpoints.progress import SILENT, Progress
+from finetune.cloud.paths import Place, as_place
+from finetune.datasets.build_options import check_options, check_output, find_runner
 from finetune.datasets.cleaned_pictures import CleanedPictures
-from finetune.datasets.cleaning import Cleaned, Rejected, clean_all
-from finetune.datasets.dataset import SPLITS, is_dataset_directory
-from finetune.datasets.shard_writer import Written, write_dataset
+from finetune.datasets.cleaning import Cleaned, Rejected
+from finetune.datasets.dataset import SPLITS, Shard, write_dataset_file
+from finetune.datasets.dealing import Dealt, deal
+from finetune.datasets.runners import Runner
 from finetune.datasets.sources import RejectedItem, Source, find_source
 from finetune.datasets.sources.names import similar_names
 from finetune.datasets.splits import find_duplicates
+from finetune.datasets.workplace import workplace
 
 ORIGIN_FILE = "origin.json"
-_SPOOL = "spool"
 
 
 class Skipped(NamedTuple):
@@ -71,7 +75,7 @@ class BuildResult:
       seconds: how long it took.
     """
 
-    path: Path
+    path: Place
     name: str
     classes: tuple[str, ...]
     counts: dict[str, tuple[int, ...]]
@@ -125,8 +129,8 @@ class _Pictures:
 
 
 def build(
-    pictures: Path | str,
-    out: Path | str,
+    pictures: Place | str,
+    out: Place | str,
     *,
     val: float = 0.1,
     test: float = 0.0,
@@ -136,6 +140,8 @@ def build(
     max_side: int | None = None,
     depth: int = 1,
     manifest: Path | str | None = None,
+    runner: Literal["local", "beam"] = "local",
+    beam_options: str = "",
     overwrite: bool = False,
     origin: Mapping[str, Any] | None = None,
     check: Callable[[tuple[str, ...]], object] | None = None,
@@ -154,6 +160,10 @@ def build(
       max_side: larger pictures are shrunk to this many pixels on the longer side.
       depth: how many levels of folders make a class's name.
       manifest: CSV file of path, label and more (docs/formats/manifest.md), instead of folders.
+      runner: "local", or "beam" for many machines; the shards are the same. With "beam" `pictures`
+        and `out` may be paths in cloud storage.
+      beam_options: options of Apache Beam, as on its command line; by default it works on
+        this machine.
       overwrite: replace `out`.
       origin: what origin.json beside the shards shall say of the pictures; None: no such file.
       check: called with the class names before `out` is put in place; may raise.
@@ -163,27 +173,26 @@ def build(
       UsageError: a share or number is out of range.
       OutputExistsError: `out` is there and may not be replaced.
       DataError: a broken picture under "fail", no usable picture, or levels that do not fit.
+      UnsupportedError: Apache Beam is asked for and not installed.
     """
     started = time.monotonic()
-    _check_options(val, test, on_error, shards, processes, max_side, depth)
-    out = Path(out)
-    _check_output(Path(pictures), out, overwrite)
+    check_options(val, test, on_error, shards, processes, max_side, depth)
+    pictures, out = as_place(pictures), as_place(out)
+    make_runner = find_runner(runner, beam_options, processes, pictures, out)
+    check_output(pictures, out, overwrite)
     source = find_source(
-        Path(pictures), depth, None if manifest is None else Path(manifest), progress=progress
+        pictures, depth, None if manifest is None else Path(manifest), progress=progress
     )
     _say_source(source, progress)
-    with atomic_directory(out, overwrite) as partial:
-        spool = partial / _SPOOL
-        spool.mkdir()
-        met = _clean_source(source, spool, processes, on_error, max_side, progress)
-        written = write_dataset(source, met.cleaned, partial, spool, val, test, shards, progress)
+    with workplace(out, overwrite) as place:
+        work = make_runner(place)
+        met = _clean_source(source, work, on_error, max_side, progress)
+        written = deal(source, met.cleaned, val, test, shards)
+        _write_dataset(source, written, work, place.directory, progress)
         if check is not None:
             check(written.classes)
-        for file in spool.iterdir():
-            file.unlink()
-        spool.rmdir()
         if origin is not None:
-            write_json(partial / ORIGIN_FILE, dict(origin))
+            write_json(place.directory / ORIGIN_FILE, dict(origin))
     duplicates, repeated = find_duplicates(source, met.cleaned, written.splits)
     return BuildResult(
         path=out,
@@ -207,66 +216,32 @@ def build(
     )
 
 
-def _lacking(written: Written, split: str) -> tuple[str, ...]:
+def _write_dataset(
+    source: Source, dealt: Dealt, runner: Runner, directory: Path, progress: Progress
+) -> None:
+    """Has the shards written, then writes dataset.json and labels.txt beside them."""
+    files: dict[str, list[Shard]] = {}
+    total = sum(len(shard.records) for shard in dealt.shards)
+    with progress.task("Writing shards", total, "pictures") as task:
+        answers = runner.write(source, dealt.shards, task)
+        for shard, written in zip(dealt.shards, answers, strict=True):
+            found = Shard(directory / shard.file, written.num_records, written.sha256)
+            files.setdefault(shard.split, []).append(found)
+    write_dataset_file(
+        directory,
+        name=source.name,
+        classes=dealt.classes,
+        splits=files,
+        counts=dealt.counts,
+        content_hash=dealt.content_hash,
+        multi_label=any(item.labels for item in source.items),
+    )
+
+
+def _lacking(written: Dealt, split: str) -> tuple[str, ...]:
     """The classes without a picture in a split."""
     counts = written.counts[split]
     return tuple(name for name, count in zip(written.classes, counts, strict=True) if count == 0)
-
-
-def _check_options(
-    val: float,
-    test: float,
-    on_error: str,
-    shards: int | None,
-    processes: int | None,
-    max_side: int | None,
-    depth: int,
-) -> None:
-    if on_error not in ("skip", "fail"):
-        raise UsageError(
-            "--on-error is neither skip nor fail.", expected="skip or fail", received=repr(on_error)
-        )
-    shares = (val, test)
-    if not all(isinstance(share, (int, float)) for share in shares) or not (
-        0 <= val < 1 and 0 <= test < 1 and val + test < 1
-    ):
-        raise UsageError(
-            "The shares of validation and test pictures leave nothing to train on.",
-            expected="--val and --test from 0, together below 1",
-            received=f"--val {val!r} --test {test!r}",
-        )
-    for option, value in (
-        ("--shards", shards),
-        ("--processes", processes),
-        ("--max-side", max_side),
-        ("--depth", depth),
-    ):
-        if value is None and option != "--depth":
-            continue
-        if not isinstance(value, int) or value < 1:
-            raise UsageError(
-                f"{option} is no whole number from 1.", expected="1 or more", received=repr(value)
-            )
-
-
-def _check_output(pictures: Path, out: Path, overwrite: bool) -> None:
-    """--overwrite replaces datasets, not folders of other things, and never the pictures."""
-    refuse_existing(out, overwrite, is_directory=True)
-    if out.resolve() in (pictures.resolve(), *pictures.resolve().parents):
-        raise UsageError(
-            f"{out} holds the pictures and would be replaced.",
-            next_step="Name another output directory.",
-        )
-    if pictures.is_dir() and out.resolve().is_relative_to(pictures.resolve()):
-        raise UsageError(
-            f"{out} lies inside {pictures}: the next build would take it for pictures.",
-            next_step="Name an output directory beside it.",
-        )
-    if out.is_dir() and any(out.iterdir()) and not is_dataset_directory(out):
-        raise OutputExistsError(
-            f"{out} is there and is no dataset; --overwrite replaces datasets only.",
-            next_step="Name another output directory, or remove this one yourself.",
-        )
 
 
 def _say_source(source: Source, progress: Progress) -> None:
@@ -284,8 +259,7 @@ def _say_source(source: Source, progress: Progress) -> None:
 
 def _clean_source(
     source: Source,
-    spool: Path,
-    processes: int | None,
+    runner: Runner,
     on_error: str,
     max_side: int | None,
     progress: Progress,
@@ -293,15 +267,14 @@ def _clean_source(
     met = _Pictures()
     for rejected in source.rejected:
         _leave_out(met, str(source.root / rejected.path), rejected, on_error, progress)
-    paths = [item.path for item in source.items]
-    with progress.task("Reading pictures", len(paths), "pictures") as task:
-        for answer in clean_all(source.root, paths, spool, processes, max_side, source.reader):
-            task.advance()
+    with progress.task("Reading pictures", len(source.items), "pictures") as task:
+        for answer in runner.clean(source, max_side, task):
             if isinstance(answer, Cleaned):
                 met.cleaned.append(answer)
                 met.changes.update(answer.changes)
                 continue
-            _leave_out(met, str(source.root / paths[answer.item]), answer, on_error, progress)
+            path = source.items[answer.item].path
+            _leave_out(met, str(source.root / path), answer, on_error, progress)
     if not met.cleaned:
         raise DataError(
             f"{source.root} has no usable picture:\n"

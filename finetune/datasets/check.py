@@ -10,6 +10,7 @@ from pathlib import Path
 
 from checkpoints.errors import DataError, NotFoundError
 from checkpoints.progress import SILENT, Progress
+from finetune.cloud.local_copy import local_copy
 from finetune.datasets.check_records import check_dataset, check_record_files
 from finetune.datasets.cleaned_pictures import CleanedPictures
 from finetune.datasets.cleaning import Cleaned, clean_all
@@ -41,7 +42,7 @@ def check(
     Raises:
       NotFoundError: nothing is there.
     """
-    path = Path(path)
+    path = local_copy(path, progress)
     if not path.exists():
         raise NotFoundError(
             f"{path} is not there.", next_step="Name a folder of pictures or a dataset directory."

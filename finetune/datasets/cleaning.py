@@ -17,10 +17,11 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from checkpoints.cores import available_cores
 from checkpoints.errors import DataError
+from finetune.cloud.paths import Place, as_place
 from finetune.datasets.picture_formats import PictureError
 from finetune.datasets.pictures import clean_bytes
 from finetune.datasets.sources import read_item
@@ -83,7 +84,7 @@ class Rejected(NamedTuple):
 
 
 def clean_all(
-    root: Path,
+    root: Place,
     paths: Sequence[str],
     spool: Path | None,
     processes: int | None,
@@ -105,12 +106,12 @@ def clean_all(
     """
     if processes is None:
         processes = 1 if len(paths) <= _FEW_PICTURES else available_cores()
-    job = _Job(str(root), None if spool is None else str(spool), max_side, reader)
+    job = Job(str(root), None if spool is None else str(spool), max_side, reader)
     starts = range(0, len(paths), _BATCH)
     processes = min(processes, len(starts))
     if processes <= 1:
         for start in starts:
-            yield from _clean_batch(job, start, paths[start : start + _BATCH])
+            yield from clean_batch(job, start, paths[start : start + _BATCH])
         return
     workers = [_Worker() for _ in range(processes)]
     waiting: deque[_Worker] = deque()
@@ -128,7 +129,7 @@ def clean_all(
             worker.stop()
 
 
-class _Job(NamedTuple):
+class Job(NamedTuple):
     """What is the same for all pictures, as it is told to workers; the names are `clean_all`'s."""
 
     root: str
@@ -148,10 +149,10 @@ class _Worker:
         )
         self._asked: deque[Sequence[str]] = deque()
 
-    def ask(self, job: _Job, start: int, paths: Sequence[str]) -> None:
+    def ask(self, job: Job, start: int, paths: Sequence[str]) -> None:
         line = json.dumps([job, start, paths])
         self._asked.append(paths)
-        pipe = _open(self._process.stdin)
+        pipe = pipe_of(self._process.stdin)
         try:
             pipe.write(line.encode("ascii") + b"\n")
             pipe.flush()
@@ -160,7 +161,7 @@ class _Worker:
             return
 
     def answers(self) -> Iterator[Cleaned | Rejected]:
-        line = _open(self._process.stdout).readline()
+        line = pipe_of(self._process.stdout).readline()
         paths = self._asked.popleft()
         if not line:
             raise DataError(
@@ -169,28 +170,18 @@ class _Worker:
                 received=f"exit {self._process.wait()}",
                 next_step="Use one process (--processes 1) to see at which picture.",
             )
-        for answer in json.loads(line):
-            if len(answer) == len(Rejected._fields):
-                yield Rejected(*answer)
-                continue
-            picture = Cleaned(*answer)
-            yield picture._replace(
-                digest=bytes.fromhex(answer[1]),
-                encoding=bytes.fromhex(answer[2]),
-                format=sys.intern(picture.format),
-                changes=tuple(sys.intern(change) for change in picture.changes),
-            )
+        yield from decode_answers(line)
 
     def stop(self) -> None:
         """Ends the process; what it still does, nobody waits for."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(BrokenPipeError):
-                _open(pipe).close()
+                pipe_of(pipe).close()
         self._process.wait()
 
 
-def _open(pipe: IO[bytes] | None) -> IO[bytes]:
+def pipe_of(pipe: IO[bytes] | None) -> IO[bytes]:
     """The pipe, which is there because it was asked for."""
     if pipe is None:
         raise DataError("A worker process has no pipe.")
@@ -206,9 +197,34 @@ def serve() -> None:
     os.dup2(2, 1)
     for line in sys.stdin.buffer:
         job, start, paths = json.loads(line)
-        cleaned = _clean_batch(_Job(*job), start, paths)
-        answers.write(json.dumps(cleaned, default=bytes.hex).encode("ascii") + b"\n")
+        cleaned = clean_batch(Job(*job), start, paths)
+        answers.write(encode_answers(cleaned) + b"\n")
         answers.flush()
+
+
+def encode_answers(answers: Sequence[Cleaned | Rejected]) -> bytes:
+    """Answers as a line of JSON, without its end."""
+    return json.dumps(answers, default=bytes.hex).encode("ascii")
+
+
+def decode_answers(line: bytes) -> Iterator[Cleaned | Rejected]:
+    """What `encode_answers` was given."""
+    for answer in json.loads(line):
+        if len(answer) == len(Rejected._fields):
+            yield Rejected(*answer)
+            continue
+        yield decode_cleaned(answer)
+
+
+def decode_cleaned(answer: Sequence[Any]) -> Cleaned:
+    """A Cleaned of what it is in JSON."""
+    picture = Cleaned(*answer)
+    return picture._replace(
+        digest=bytes.fromhex(answer[1]),
+        encoding=bytes.fromhex(answer[2]),
+        format=sys.intern(picture.format),
+        changes=tuple(sys.intern(change) for change in picture.changes),
+    )
 
 
 def content_digest(data: bytes) -> bytes:
@@ -216,12 +232,13 @@ def content_digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()[:16]
 
 
-def _clean_batch(job: _Job, start: int, paths: Sequence[str]) -> list[Cleaned | Rejected]:
+def clean_batch(job: Job, start: int, paths: Sequence[str]) -> list[Cleaned | Rejected]:
+    """Cleans pictures, the first of which has the place `start` in the source."""
     return [_clean_one(job, start + place, path) for place, path in enumerate(paths)]
 
 
-def _clean_one(job: _Job, item: int, path: str) -> Cleaned | Rejected:
-    root = Path(job.root)
+def _clean_one(job: Job, item: int, path: str) -> Cleaned | Rejected:
+    root = as_place(job.root)
     try:
         data = read_item(job.reader, root, path)
         picture = clean_bytes(str(root / path), data, job.max_side)

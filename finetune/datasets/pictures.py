@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkpoints.errors import NotFoundError
+from finetune.cloud.paths import Place
 from finetune.datasets.picture_formats import (
     PictureError,
     describe,
@@ -148,20 +150,23 @@ def clean_bytes(name: str, data: bytes, max_side: int | None = None) -> CleanPic
         raise PictureError(name, "damaged", f"cannot be decoded ({_reason(err)})") from err
 
 
-def read_picture_file(path: Path) -> bytes:
+def read_picture_file(path: Place) -> bytes:
     """The bytes of a file.
 
     Raises:
       PictureError: it has more than MAX_BYTES, or cannot be read.
     """
     try:
-        if path.exists() and not path.is_file():
+        if isinstance(path, Path) and path.exists() and not path.is_file():
             raise PictureError(str(path), "unreadable", "is no regular file")
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
             data = file.read() if size <= MAX_BYTES else b""
     except FileNotFoundError as err:
         raise PictureError(str(path), "unreadable", "is not there") from err
+    except NotFoundError as err:  # in cloud storage
+        raise PictureError(str(path), "unreadable", f"cannot be read ({err.received})") from err
     except OSError as err:
         raise PictureError(
             str(path), "unreadable", f"cannot be read ({err.strerror or err})"
@@ -171,7 +176,7 @@ def read_picture_file(path: Path) -> bytes:
     return data
 
 
-def upright_size(path: Path) -> tuple[int, int] | None:
+def upright_size(path: Place) -> tuple[int, int] | None:
     """Height and width in pixels as the picture is stored, from the file's head alone.
 
     None where the head is no picture's; cleaning the file tells why.
@@ -181,10 +186,10 @@ def upright_size(path: Path) -> tuple[int, int] | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path, formats=_known_formats()) as image:
+            with path.open("rb") as file, Image.open(file, formats=_known_formats()) as image:
                 width, height = image.size
                 return (width, height) if _orientation(image) >= 5 else (height, width)
-    except (*_DECODER_ERRORS, Image.DecompressionBombError):
+    except (*_DECODER_ERRORS, Image.DecompressionBombError, NotFoundError):
         return None
 
 

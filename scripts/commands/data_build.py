@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     "slimtune data build flowers shards --test 0.1 --on-error fail --overwrite\n"
     "slimtune data build flowers shards --manifest flowers.csv --overwrite",
 )
-@click.argument("pictures", type=click.Path(path_type=Path))
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("pictures", type=click.Path())
+@click.argument("out", type=click.Path())
 @click.option(
     "--val", type=float, default=0.1, show_default=True, help="Share of pictures for validation."
 )
@@ -72,17 +72,22 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--runner",
-    type=click.Choice(["local"]),
+    type=click.Choice(["local", "beam"]),
     default="local",
     show_default=True,
-    expose_value=False,
-    help="local: worker processes of this machine, which is all there is; Beam is not there.",
+    help="beam: Apache Beam, on this machine or, with --beam-options, on many; the same shards.",
+)
+@click.option(
+    "--beam-options",
+    default="",
+    metavar="TEXT",
+    help="Options of Beam's pipelines: '--runner=FlinkRunner --flink_master=HOST:PORT'.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT.")
 def command(
     output: Output,
-    pictures: Path,
-    out: Path,
+    pictures: str,
+    out: str,
     val: float,
     test: float,
     shards: int | None,
@@ -91,6 +96,8 @@ def command(
     max_side: int | None,
     depth: int,
     manifest: Path | None,
+    runner: Literal["local", "beam"],
+    beam_options: str,
     overwrite: bool,
 ) -> None:
     """Turn pictures into TFRecord shards.
@@ -99,6 +106,7 @@ def command(
     files aside. Where PICTURES holds nothing but train, val and test, these splits are kept.
     With --manifest a CSV file says what each picture below PICTURES shows. PICTURES may also be a
     directory of MNIST's IDX files or CIFAR-10's batches, or TFRecord files of other layouts.
+    With --runner beam PICTURES and OUT may lie in cloud storage, as in gs://bucket/flowers.
 
     The split of a picture depends on its content alone, so added pictures do not move others; but
     a class that would have no training picture gets one of its others, until it has one of its own.
@@ -120,11 +128,13 @@ def command(
         max_side=max_side,
         depth=depth,
         manifest=manifest,
+        runner=runner,
+        beam_options=beam_options,
         overwrite=overwrite,
         progress=output,
     )
     output.result(result.as_json(), _table(result), *_lines(result))
-    place = shell_words(out)
+    place = shell_words(result.path if isinstance(result.path, Path) else str(result.path))
     output.next(
         f"slimtune data show {place} --out sheet.png",
         f"slimtune train {place} --run runs/a",

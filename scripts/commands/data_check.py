@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +19,7 @@ _SHOWN = 50
 
 
 @verb("check", example="slimtune data check flowers\nslimtune data check shards --json")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path())
 @click.option(
     "--processes",
     type=click.IntRange(1),
@@ -35,7 +34,7 @@ _SHOWN = 50
     metavar="N",
     help="Levels of folders that make a class's name.",
 )
-def command(output: Output, path: Path, processes: int | None, depth: int) -> None:
+def command(output: Output, path: str, processes: int | None, depth: int) -> None:
     """Find what is wrong with pictures or shards.
 
     Looks at every picture of PATH, whatever data build takes, or at every record of a dataset, a

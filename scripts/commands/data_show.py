@@ -17,7 +17,7 @@ from scripts.verb import verb
     "slimtune data show shards --out views.png --augment\n"
     "slimtune data show shards --out crops.png --boxes",
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path())
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -74,7 +74,7 @@ from scripts.verb import verb
 @click.option("--overwrite", is_flag=True, help="Replace the PNG.")
 def command(
     output: Output,
-    path: Path,
+    path: str,
     out: Path,
     augment: bool,
     boxes: bool,
@@ -92,6 +92,7 @@ def command(
     PATH is what data build takes, or a dataset. Class names stand above their pictures in whatever script the fonts at hand have; a
     character that none has stands as U+XXXX.
     """
+    from finetune.cloud.local_copy import local_copy
     from finetune.datasets.sheet import draw_sheet
     from finetune.preprocessing import Preprocessing
 
@@ -100,7 +101,7 @@ def command(
             "--augment and --boxes make two different sheets.", next_step="Give one of them."
         )
     result = draw_sheet(
-        path,
+        local_copy(path, output),
         out,
         mode="augment" if augment else "boxes" if boxes else "plain",
         per_class=per_class,

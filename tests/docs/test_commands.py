@@ -16,6 +16,7 @@ from scripts.command_line import cli
 from scripts.documentation.commands import walk
 
 NOT_HERE = {
+    "docs/beam.md": "several machines and cloud storage; tests/finetune/beam runs what one machine can",
     "docs/benchmarks.md": "half an hour of measurements; tests/scripts/bench runs the groups' cases",
     "docs/classic.md": "tests/scripts/classic types these lines, with the archives they download",
     "docs/workers.md": "several machines, or GPUs; tests/finetune/workers runs processes of one",

@@ -246,11 +246,29 @@ def test_class_names_are_utf8_in_any_locale(tmp_path):
     assert (tmp_path / "out/labels.txt").read_text(encoding="utf-8") == "b\n花\n"
 
 
-def test_there_is_one_runner(run, pets, tmp_path):
-    assert run("data", "build", pets, tmp_path / "out", "--runner", "local")[0] == 0
-    code, _, err = run("data", "build", pets, tmp_path / "no", "--runner", "beam")
+def test_runners_and_their_options_that_do_not_go_together(run, pets, tmp_path):
+    build = ("data", "build", pets, tmp_path / "out")
+    assert run(*build, "--runner", "local")[0] == 0
+    for words, told in (
+        (("--runner", "spark"), "'spark' is not one of 'local', 'beam'"),
+        (("--beam-options", "--runner=FlinkRunner"), "--beam-options are for Apache Beam."),
+    ):
+        code, _, err = run("data", "build", pets, tmp_path / "no", *words)
+        assert (code, told in err) == (2, True), err
+    code, _, err = run("data", "build", "gs://bucket/pets", tmp_path / "no")
     assert code == 2
-    assert "'beam' is not 'local'" in err
+    assert "gs://bucket/pets lies in cloud storage" in err
+    assert "Next: Add --runner beam" in err
+
+
+def test_without_the_extra_beam_it_is_named(run, pets, tmp_path, monkeypatch):
+    monkeypatch.setattr("exporters.runtimes.extras.is_installed", lambda name: False)
+    for verb in (("data", "build", pets), ("features", tmp_path / "model.pb", pets)):
+        code, out, err = run(*verb, tmp_path / "out", "--runner", "beam")
+        assert (code, out) == (1, "")
+        assert "This needs apache_beam, which slimtune does without otherwise." in err
+        assert "Next: pip install 'slimtune[beam]'" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_may_not_be_read_is_refused_and_no_wrong_usage(run, pets, monkeypatch):

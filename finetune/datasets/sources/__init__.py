@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from checkpoints.progress import SILENT, Progress
+from finetune.cloud.paths import CloudPath, Place
 
 SOURCES: dict[str, str] = {
     "idx": "finetune.datasets.sources.idx",
@@ -108,7 +109,7 @@ class Source:
       rejected: pictures that cannot be used, as it turned out already.
     """
 
-    root: Path
+    root: Place
     name: str
     classes: tuple[str, ...]
     items: Sequence[SourceItem]
@@ -122,12 +123,12 @@ class Source:
 
 
 def find_source(
-    path: Path, depth: int = 1, manifest: Path | None = None, *, progress: Progress = SILENT
+    path: Place, depth: int = 1, manifest: Path | None = None, *, progress: Progress = SILENT
 ) -> Source:
     """The pictures of a path, whatever kind of source it is.
 
     Args:
-      path: a folder, or the file of a source that is one file.
+      path: a folder, or the file of a source that is one file; in cloud storage class folders.
       depth: how many levels of folders make a class's name, in class folders.
       manifest: a CSV file that says what the pictures below `path` show.
       progress: told where reading the labels takes its time.
@@ -136,11 +137,14 @@ def find_source(
       NotFoundError: nothing is there.
       DataError: there are no pictures, or something is wrong with the source as a whole.
     """
-    path = Path(path)
     if manifest is not None:
         from finetune.datasets.sources.manifest import read_manifest
 
         return read_manifest(path, Path(manifest), progress)
+    if isinstance(path, CloudPath):
+        from finetune.datasets.sources.folders import read_cloud_source
+
+        return read_cloud_source(path, depth)
     for name in SOURCES.values():
         module = importlib.import_module(name)
         if module.recognises(path):
@@ -149,7 +153,7 @@ def find_source(
     return source
 
 
-def read_item(reader: str, root: Path, path: str) -> bytes:
+def read_item(reader: str, root: Place, path: str) -> bytes:
     """The bytes of one picture, in a form of which `finetune.datasets.pictures.clean_bytes` makes a record.
 
     Args:

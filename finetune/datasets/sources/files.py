@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from finetune.cloud.paths import Place
 from finetune.datasets.pictures import read_picture_file
 
 
-def read_item(root: Path, path: str) -> bytes:
+def read_item(root: Place, path: str) -> bytes:
     """The bytes of the file.
 
     Raises:

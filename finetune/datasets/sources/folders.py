@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
@@ -18,6 +18,7 @@ from typing import overload
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, NotFoundError, listed
 from checkpoints.progress import SILENT, Progress
+from finetune.cloud.paths import CloudPath, Place
 from finetune.datasets.dataset import SPLITS, canonical_split, is_dataset_directory
 from finetune.datasets.picture_formats import PICTURE_SUFFIXES, begins_like_picture
 from finetune.datasets.sources import RejectedItem, Source, SourceItem
@@ -123,9 +124,35 @@ def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Sour
             next_step="Name the folder that holds one folder for each class.",
         )
     tree = _walk(root)
-    outline = _outline(root, tree)
     if tree.count == 0:
-        raise _no_pictures(root, tree, outline)
+        raise _no_pictures(root, tree, _outline(root, tree))
+    return _source_of(root, tree, depth)
+
+
+def read_cloud_source(root: CloudPath, depth: int = 1) -> Source:
+    """As `read_source`, for class folders in cloud storage.
+
+    Raises:
+      NotFoundError: nothing lies there.
+      DataError: as of `read_source`.
+    """
+    from finetune.cloud.files import list_files
+
+    tree = _tree_of(root, [file.name for file in list_files(root)])
+    if tree.count == 0:
+        raise DataError(
+            f"{root} holds no pictures.\n{_outline(root, tree)}",
+            expected="a folder of class folders, such as flowers/daisy/1.jpg",
+            received=f"files that are no pictures:\n{listed(tree.all_ignored())}",
+            next_step="Name the folder that holds one folder for each class. Other sources than"
+            " class folders and manifests are read from this machine's disk.",
+        )
+    return _source_of(root, tree, depth)
+
+
+def _source_of(root: Place, tree: _Folder, depth: int) -> Source:
+    """The source that a tree with pictures in it is."""
+    outline = _outline(root, tree)
     split_folders = _split_folders(tree)
     parts: list[tuple[str | None, _Folder]] = (
         [(canonical_split(name), tree.folders[name]) for name in split_folders]
@@ -162,6 +189,33 @@ def read_source(root: Path, depth: int = 1, progress: Progress = SILENT) -> Sour
 def list_pictures(root: Path) -> list[str]:
     """Every picture file below a folder, at any level, by its path from there."""
     return list(_walk(root).all_pictures())
+
+
+def _tree_of(root: CloudPath, names: Iterable[str]) -> _Folder:
+    """The tree that names of objects make, as `_walk` would find it on a disk."""
+    tree = _Folder()
+    for name in sorted(names, key=lambda name: natural_key(name.rpartition("/")[2])):
+        *above, own = name.split("/")
+        if any(part.startswith(".") for part in (*above, own)):
+            continue
+        folder = tree
+        for part in above:
+            folder = folder.folders.setdefault(part, _Folder())
+        is_picture = _has_picture_suffix(own) or _begins_like_picture(root / name)
+        (folder.pictures if is_picture else folder.ignored).append(name)
+    return tree
+
+
+def _begins_like_picture(path: CloudPath) -> bool:
+    try:
+        with path.open() as file:
+            return begins_like_picture(file.read(16))
+    except (OSError, NotFoundError):
+        return False
+
+
+def _has_picture_suffix(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES  # noqa: PTH122
 
 
 def _walk(root: Path) -> _Folder:
@@ -206,8 +260,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_picture(entry: os.DirEntry[str]) -> bool:
-    suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122
-    if suffix in PICTURE_SUFFIXES:
+    if _has_picture_suffix(entry.name):
         return True
     try:
         if not entry.is_file():
@@ -246,7 +299,7 @@ def _classes_at(
 
 
 def _check_levels(
-    root: Path,
+    root: Place,
     tree: _Folder,
     classes: dict[str, list[tuple[str | None, list[str]]]],
     stray: list[str],
@@ -261,7 +314,7 @@ def _check_levels(
             f"\n{outline}",
             expected="a folder of class folders, such as flowers/daisy/1.jpg",
             received="one class's folder, by the look of it" if depth == 1 else None,
-            next_step=f"Give the folder above it: {Path(root).absolute().parent}"
+            next_step=f"Give the folder above it: {_above(root)}"
             if depth == 1
             else "Give a smaller --depth.",
         )
@@ -280,6 +333,10 @@ def _check_levels(
             received=f"1: {filled[0]}",
             next_step=f"Give the folder whose folders are the classes: {root / deeper}",
         )
+
+
+def _above(root: Place) -> Place:
+    return root.absolute().parent if isinstance(root, Path) else root.parent
 
 
 def _likely_root(tree: _Folder) -> str:
@@ -337,7 +394,7 @@ def _no_pictures(root: Path, tree: _Folder, outline: str) -> DataError:
     )
 
 
-def _outline(root: Path, tree: _Folder) -> str:
+def _outline(root: Place, tree: _Folder) -> str:
     """The tree as understood, two levels, with the number of pictures below each folder."""
     lines = [f"{root}/  {_said(tree)}"]
     for name in natural_order(tree.folders)[:_OUTLINE_FOLDERS]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from checkpoints.errors import DataError, NotFoundError, listed
 from checkpoints.progress import SILENT, Progress
+from finetune.cloud.paths import Place
 from finetune.datasets.dataset import SPLITS, canonical_split
 from finetune.datasets.pictures import upright_size
 from finetune.datasets.sources import Box, Source, SourceItem
@@ -39,7 +40,7 @@ class _Row:
     boxes: list[tuple[int, tuple[float, float, float, float]]] = field(default_factory=list)
 
 
-def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source:
+def read_manifest(root: Place, path: Path, progress: Progress = SILENT) -> Source:
     """Reads the whole manifest; pictures are opened only where boxes are in pixels.
 
     Args:
@@ -51,7 +52,7 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
       NotFoundError: the folder or the manifest is not there.
       DataError: columns are missing, or lines are wrong: all of them, with their numbers.
     """
-    if not root.is_dir():
+    if isinstance(root, Path) and not root.is_dir():
         raise NotFoundError(
             f"{root} is not there." if not root.exists() else f"{root} is no folder.",
             expected="the folder that relative paths start from",
@@ -103,7 +104,7 @@ def read_manifest(root: Path, path: Path, progress: Progress = SILENT) -> Source
 
 
 def _lines(
-    path: Path, root: Path, problems: list[tuple[int, str]], hints: list[str]
+    path: Path, root: Place, problems: list[tuple[int, str]], hints: list[str]
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Line number and cells by column of each line that has as many cells as the first."""
     try:
@@ -138,7 +139,7 @@ def _lines(
         ) from err
 
 
-def _refuse_other_names(path: Path, root: Path, first: list[str]) -> None:
+def _refuse_other_names(path: Path, root: Place, first: list[str]) -> None:
     """A first line without our names is one of a picture, or it has other names."""
     if "\0" not in first[0] and (root / first[0]).is_file():
         return
@@ -232,7 +233,7 @@ def _numbers(
 
 
 def _boxes(
-    rows: Mapping[str, _Row], root: Path, problems: list[tuple[int, str]], progress: Progress
+    rows: Mapping[str, _Row], root: Place, problems: list[tuple[int, str]], progress: Progress
 ) -> tuple[dict[str, tuple[Box, ...]], str]:
     """The boxes of each picture in fractions, and the unit in which they were given."""
     with_boxes = {name: row.boxes for name, row in rows.items() if row.boxes}

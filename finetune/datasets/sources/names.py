@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from checkpoints.errors import DataError, listed
+from finetune.cloud.paths import Place
 
 
 def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:
@@ -30,13 +31,17 @@ def natural_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=natural_key)
 
 
-def safe_name(root: Path) -> str:
+def safe_name(root: Place) -> str:
     """The folder's name as it may stand in shards' names: letters of any script, digits, - and _."""
-    name = re.sub(r"[^\w-]+", "_", Path(root).absolute().name).strip("_")
+    name = re.sub(r"[^\w-]+", "_", _own_name(root)).strip("_")
     return name or "pictures"
 
 
-def check_class_names(source: Path, names: Sequence[str], next_step: str) -> None:
+def _own_name(root: Place) -> str:
+    return root.absolute().name if isinstance(root, Path) else root.name
+
+
+def check_class_names(source: Place, names: Sequence[str], next_step: str) -> None:
     """Refuses names that a line of labels.txt cannot hold.
 
     Raises:
