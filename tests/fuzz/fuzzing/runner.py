@@ -19,7 +19,10 @@ from checkpoints.errors import SlimtuneError, VerificationError
 from fuzzing.reader import Files, Reader
 
 SECONDS = 2.0
-"""What one input may take."""
+"""What one input may take of a processor."""
+
+WAITING = 15
+"""So many times that by the clock: other programs may have the processor meanwhile."""
 
 MEMORY = 256 << 20
 """What one input may take in address space; no input is as large as a tenth of it."""
@@ -103,10 +106,12 @@ def _remove(directory: str, files: Files) -> None:
 def _error_of(read: Callable[[Path], None], directory: Path) -> tuple[str, str] | None:
     """What a reader raised that it may not raise: its kind, by class and place; and all of it."""
     try:
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, WAITING * SECONDS)
         try:
             read(directory)
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
     except VerificationError as error:
         return _described(error)
@@ -130,11 +135,12 @@ def _alarm() -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise _TooLongError(f"more than {SECONDS:g} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = {number: signal.signal(number, ring) for number in (signal.SIGALRM, signal.SIGPROF)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
