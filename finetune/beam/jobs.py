@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import checkpoints.errors
-from checkpoints.errors import SlimtuneError
+from checkpoints.errors import DataError, OutputError, SlimtuneError
 from checkpoints.progress import Task
 from finetune.beam.options import BeamOptions
 from finetune.beam.pipeline import ANSWERS, ERRORS, ORDERS, Work, file_of, run_pipeline
@@ -69,13 +69,7 @@ class Jobs:
         if names:
             with (self._folder / ERRORS / names[0]).open("rb") as file:
                 told = json.loads(file.read())
-            kind = getattr(checkpoints.errors, told["type"], SlimtuneError)
-            raise kind(
-                told["message"],
-                expected=told["expected"],
-                received=told["received"],
-                next_step=told["next"],
-            )
+            raise _as_error(told)
 
     @contextmanager
     def _advancing(self, task: Task) -> Iterator[None]:
@@ -83,9 +77,11 @@ class Jobs:
         seen: set[str] = set()
 
         def look() -> None:
-            new = set(list_names(self._folder / ANSWERS)) - seen
-            seen.update(new)
-            task.advance(sum(self._sizes[int(name)] for name in new))
+            # What keeps it from looking keeps the jobs from their work, and they tell it.
+            with suppress(SlimtuneError, OSError):
+                new = set(list_names(self._folder / ANSWERS)) - seen
+                seen.update(new)
+                task.advance(sum(self._sizes[int(name)] for name in new))
 
         def look_again() -> None:
             is_far = isinstance(self._folder, CloudPath)
@@ -102,3 +98,13 @@ class Jobs:
             ended.set()
             thread.join()
         look()
+
+
+def _as_error(told: dict[str, Any]) -> SlimtuneError:
+    """The error that `as_json` was of."""
+    kind = getattr(checkpoints.errors, told["type"], DataError)
+    parts = {"expected": told["expected"], "next_step": told["next"]}
+    if kind is OutputError:
+        return OutputError(told["message"], OSError(None, told["received"]), **parts)
+    error: SlimtuneError = kind(told["message"], received=told["received"], **parts)
+    return error

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from checkpoints.errors import DataError
 from checkpoints.progress import Task
 from finetune.beam.jobs import Jobs
 from finetune.beam.options import BeamOptions
-from finetune.cloud.paths import CloudPath, as_place
+from finetune.cloud.paths import Place, as_place
 from finetune.cloud.places import new_file
 from finetune.datasets.cleaning import (
     Cleaned,
@@ -47,7 +48,8 @@ class BeamRunner:
 
     def __init__(self, place: Workplace, options: BeamOptions) -> None:
         """All places but `place.directory` are such that workers reach them."""
-        self._place = place
+        self._shards = _everywhere(place.shards)
+        self._scratch = _everywhere(place.scratch)
         self._options = options
         self._max_side: int | None = None
 
@@ -55,7 +57,7 @@ class BeamRunner:
         self, source: Source, max_side: int | None, task: Task
     ) -> Iterator[Cleaned | Rejected]:
         """An answer for each item of the source, in their order."""
-        jobs = Jobs(self._place.scratch / "clean", self._options)
+        jobs = Jobs(self._scratch / "clean", self._options)
         count = len(source.items)
         size = min(_MOST, max(_FEWEST, -(-count // _JOBS)))
         for start in range(0, count, size):
@@ -72,21 +74,24 @@ class BeamRunner:
         self, source: Source, shards: Sequence[PlannedShard], task: Task
     ) -> Iterator[WrittenShard]:
         """Writes each shard whole, by one worker."""
-        jobs = Jobs(self._place.scratch / "write", self._options)
+        jobs = Jobs(self._scratch / "write", self._options)
         for shard in shards:
             jobs.add(_order_to_write(shard), len(shard.records))
-        settings = _settings(source, self._max_side) | {"shards": str(self._place.shards)}
+        settings = _settings(source, self._max_side) | {"shards": str(self._shards)}
         jobs.run(write_pictures, settings, task)
         for lines in jobs.answers():
             yield WrittenShard(*json.loads(next(lines)))
         jobs.remove()
 
 
+def _everywhere(place: Place) -> Place:
+    """As workers find it, who may have another working directory."""
+    return place.absolute() if isinstance(place, Path) else place
+
+
 def _settings(source: Source, max_side: int | None) -> dict[str, Any]:
-    root = source.root
     return {
-        # Workers may have another working directory.
-        "root": str(root if isinstance(root, CloudPath) else root.absolute()),
+        "root": str(_everywhere(source.root)),
         "reader": source.reader,
         "max_side": max_side,
     }

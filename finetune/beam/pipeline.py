@@ -11,6 +11,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -42,6 +43,8 @@ _WORK = (
     "runpy.run_module('apache_beam.runners.worker.sdk_worker_main', run_name='__main__')"
 )
 _REASON_LENGTH = 500
+_STEP = re.compile(r"\s*\[while running '[^']*'\]")
+"""What Beam adds to messages: a step of the pipeline, which has one that does anything."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,5 @@ def _failed(reason: str, where: str) -> DataError:
 
 def _reason(err: BaseException | None) -> str:
     """Beam raises whatever its engines and workers raise, the reason at the end of many lines."""
-    lines = [line.strip() for line in str(err).splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if not line.startswith("[")), "")
-    return told[:_REASON_LENGTH] or type(err).__name__
+    lines = [line.strip() for line in _STEP.sub("", str(err)).splitlines() if line.strip()]
+    return lines[-1][:_REASON_LENGTH] if lines else type(err).__name__

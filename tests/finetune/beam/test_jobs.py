@@ -7,7 +7,7 @@ import pytest
 
 from checkpoints.errors import DataError, SlimtuneError
 from checkpoints.progress import SILENT
-from finetune.beam.jobs import Jobs
+from finetune.beam.jobs import Jobs, _as_error
 from finetune.beam.options import read_options
 
 pytest.importorskip("apache_beam")
@@ -74,12 +74,18 @@ def test_what_a_job_raises_is_raised_with_all_its_parts(work, jobs):
     assert str(caught.value) == "Flowers wither.\nExpected: water\nReceived: 1\nNext: Pour."
 
 
+@pytest.mark.parametrize("kind", ["DataError", "OutputError", "PictureError", "NotFoundError"])
+def test_every_kind_of_error_comes_back(kind):
+    told = {"type": kind, "message": "It fails.", "expected": "a", "received": "b", "next": "c"}
+    error = _as_error(told)
+    assert error.as_json() == told | {"type": "DataError" if kind == "PictureError" else kind}
+
+
 def test_a_fault_is_told_in_one_line(work, jobs, tmp_path):
     with pytest.raises(SlimtuneError) as caught:
         jobs(IN_MEMORY).run(work.fail, {}, SILENT)
     assert caught.value.message == "The Beam pipeline failed."
-    assert "reason" in caught.value.received
-    assert "\n" not in caught.value.received
+    assert caught.value.received == "reason"
     assert "Every worker needs this version of slimtune" in caught.value.next_step
 
 
