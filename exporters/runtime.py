@@ -267,6 +267,19 @@ class GraphRunner:
             ) from error
 
 
+def reason_of(message: str) -> str:
+    """The line of a message of TensorFlow's that says what is wrong.
+
+    Of a graph that Python built it tells first where, in many lines, and then the reason.
+    """
+    lines = [line.strip() for line in message.splitlines()]
+    nodes = [place for place, line in enumerate(lines) if line.startswith("Node: ")]
+    for line in lines[nodes[-1] + 1 :] if nodes else lines:
+        if line and not line.startswith((_HEADING, "From /job:")):
+            return line
+    return message.strip()
+
+
 def _reason(message: str, graph_def: Any) -> str:
     """The one line of TensorFlow's message that says what is wrong, and the node."""
     lines = [line.strip() for line in message.splitlines()]

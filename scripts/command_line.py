@@ -60,6 +60,8 @@ def run(arguments: Sequence[str]) -> int:
         code = 1
     except OSError as error:
         code = _tell_os_error(error, as_json)
+    except MemoryError as error:
+        code = _tell_no_memory(error, as_json)
     _let_go_of_stdout()
     return code
 
@@ -144,6 +146,18 @@ def _tell_os_error(error: OSError, as_json: bool) -> int:
         "next": next_step,
     }
     return _tell(value, f"{message}\nNext: {next_step}", as_json, 1)
+
+
+def _tell_no_memory(error: MemoryError, as_json: bool) -> int:
+    """A file may hold more than the machine: compressed arrays do, a thousand times their size."""
+    value = {
+        "type": "MemoryError",
+        "message": "Memory ran out.",
+        "expected": None,
+        "received": str(error) or None,
+        "next": "inspect shows sizes without reading values; leave the largest out (--exclude).",
+    }
+    return _tell(value, f"{value['message']}\nNext: {value['next']}", as_json, 1)
 
 
 def _of_stdout(error: OSError) -> str:

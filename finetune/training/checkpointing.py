@@ -15,7 +15,7 @@ from checkpoints.errors import CheckpointError, RunError, listed
 from checkpoints.files import temporary_beside
 from checkpoints.temporary_names import PARTIAL
 from checkpoints.verifying import verify
-from exporters.runtime import load_tensorflow
+from exporters.runtime import load_tensorflow, reason_of
 from finetune.run import PREFIX, Run, step_of
 
 _OWN_FILE = re.compile(rf"({re.escape(PREFIX)}-\d+)\.(index|meta|data-\d{{5}}-of-\d{{5}})")
@@ -94,7 +94,7 @@ class RunSaver:
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
         else:
-            reason = str(getattr(error, "message", error)).strip().split("\n")[0]
+            reason = reason_of(str(getattr(error, "message", error)))
         return RunError(
             f"The checkpoint of step {step} could not be written to {self._run.directory}.",
             received=reason,

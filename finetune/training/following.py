@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from checkpoints.errors import DataError, RunError, listed
@@ -58,7 +57,7 @@ def follow(config: TrainConfig, workers: Workers, progress: Progress) -> RunResu
       RunError: options differ from the chief's, or a process was lost.
       DataError: the pictures are others than the chief's.
     """
-    with TemporaryDirectory(prefix="slimtune-worker-") as folder, workers:
+    with workers:
         told = Told(**workers.share())
         if told.config is None:
             workers.part_ways()
@@ -76,7 +75,7 @@ def follow(config: TrainConfig, workers: Workers, progress: Progress) -> RunResu
                 is_follower=True,
             )
         chiefs = _agreed(config, told)
-        run = Run(Path(folder) / "run")
+        run = Run(workers.scratch() / "run")
         dataset = find_dataset(chiefs.data, built_beside(run.directory), progress=progress)
         dataset = to_learn(dataset, chiefs)
         if dataset.content_hash != told.content_hash:

@@ -12,7 +12,7 @@ from checkpoints.errors import RunError
 from checkpoints.files import write_json, write_text
 from checkpoints.progress import Progress
 from checkpoints.scopes import require_matches
-from exporters.runtime import load_tensorflow
+from exporters.runtime import load_tensorflow, reason_of
 from finetune.config import TrainConfig, steps_an_epoch
 from finetune.datasets.dataset import Dataset
 from finetune.evaluating.evaluation import evaluate
@@ -109,7 +109,7 @@ class Trainer:
             try:
                 verified = self._train_phase(phase)
             except load_tensorflow().errors.OpError as error:
-                raise self.workers.loss_behind() or _step_failed(error) from error
+                raise self.workers.loss_behind() or _step_failed(error, self.run) from error
             if self._has_stopped():
                 break
         self.workers.part_ways()
@@ -377,11 +377,11 @@ class Trainer:
             )
 
 
-def _step_failed(error: Any) -> RunError:
+def _step_failed(error: Any, run: Run) -> RunError:
     """What TensorFlow said of a step that failed: out of memory, out of disk, ..."""
     return RunError(
         "A training step failed in TensorFlow.",
-        received=error.message.strip().split("\n")[0],
-        next_step="Where memory ran out, lower --batch-size; --resume goes on from the last "
-        "checkpoint.",
+        received=reason_of(error.message),
+        next_step="Where memory ran out, lower --batch-size"
+        + (f"; --resume goes on from step {run.step()}." if run.latest() else "."),
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,12 @@ def address_parts(address: str) -> tuple[str, int]:
     """
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if (
+        not colon
+        or not re.fullmatch(r"[^/\s@]+", host)
+        or not port.isdecimal()
+        or not 0 < int(port) < 65536
+    ):
         raise UsageError(
             f"{address!r} is no address of a process.",
             expected="host:port, as in 10.0.0.1:2222 or [fd00::1]:2222",

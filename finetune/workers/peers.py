@@ -19,7 +19,7 @@ from finetune.workers.cluster import Cluster, address_parts
 START_SECONDS = 600.0
 """How long the others may take until they answer: machines are not all ready at once."""
 
-PROBE_SECONDS = 3.0
+PROBE_SECONDS = 2.0
 """Between two looks at all others."""
 
 ANSWER_SECONDS = 5.0
@@ -46,15 +46,16 @@ def wait_for_all(cluster: Cluster, progress: Progress, seconds: float = START_SE
     """
     missing = _others(cluster)
     ends = time.monotonic() + seconds
-    with progress.task("Waiting for the other processes", len(missing), "processes") as task:
+    names = ", ".join(map(cluster.name, missing))
+    waiting = f"Waiting up to {seconds / 60:.0f} minutes for {names}"
+    with progress.task(waiting, len(missing), "are there") as task:
         while missing:
             found = [index for index in missing if answers(cluster.addresses[index])]
             task.advance(len(found))
             missing = [index for index in missing if index not in found]
             if missing:
-                names = ", ".join(map(cluster.name, missing))
-                task.note(names)
                 if time.monotonic() > ends:
+                    names = ", ".join(map(cluster.name, missing))
                     raise RunError(
                         f"Nobody answers at {names}.",
                         expected=f"all {len(cluster.addresses)} processes within {seconds:.0f} s",

@@ -12,6 +12,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 
 from checkpoints.errors import RunError, SlimtuneError
 from checkpoints.progress import SILENT, Progress
-from exporters.runtime import load_tensorflow, session_config
+from exporters.runtime import load_tensorflow, reason_of, session_config
 from finetune.workers.cluster import Cluster
 from finetune.workers.collectives import Collectives
 from finetune.workers.part import Part
@@ -30,9 +32,9 @@ T = TypeVar("T")
 
 _JOB = "worker"
 _MESSAGE_BYTES = 1 << 14
-_GRACE_SECONDS = 10.0
+_GRACE_SECONDS = 4.0
 """How long what is busy has to end by itself when a process was lost."""
-_RESTART = "Start the same command again on all of them, with --resume."
+_RESTART = "Start the same command again on all of them, with --resume where the run has begun."
 
 
 class Workers:
@@ -56,6 +58,7 @@ class Workers:
         self.count = 1 if cluster is None else len(cluster.addresses)
         self._collectives = Collectives(self.index, self.count)
         self._server: Any = None
+        self._scratch: TemporaryDirectory[str] | None = None
         self._watch: Watch | None = None
         self._channel: _Channel | None = None
 
@@ -86,8 +89,9 @@ class Workers:
         except tf.errors.OpError as error:
             raise RunError(
                 f"{self._cluster.name(self.index)} cannot listen at its address.",
-                received=error.message.strip().split("\n")[0],
-                next_step="Name an address and a free port of this machine.",
+                received=f"{reason_of(error.message)}; another program may have the port",
+                next_step="Name an address and a free port of this machine, and end the other "
+                "processes, which wait for this one.",
             ) from error
         wait_for_all(self._cluster, self._progress)
         self._watch = Watch(self._cluster, self._end)
@@ -102,12 +106,19 @@ class Workers:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._scratch is not None:
+            self._scratch.cleanup()
         if self._watch is not None:
             # An interrupt of `_end` is no wish of the user's, and may come late.
             with suppress(KeyboardInterrupt):
                 self._watch.stop()
             if isinstance(error, KeyboardInterrupt) and self._watch.lost:
                 raise self._lost(self._watch.lost) from error
+
+    def scratch(self) -> Path:
+        """A directory that goes when this process ends, also where another was lost."""
+        self._scratch = self._scratch or TemporaryDirectory(prefix="slimtune-worker-")
+        return Path(self._scratch.name)
 
     def session(self, graph: Any, config: Any = None) -> Any:
         """A session of a graph in which the processes meet.
@@ -202,6 +213,8 @@ class Workers:
             error = self._lost(watch.lost)
             sys.stderr.write(f"Error: {error}\n")
             sys.stderr.flush()
+            if self._scratch is not None:
+                self._scratch.cleanup()
             os._exit(error.exit_code)
 
     def _configured(self, config: Any = None) -> Any:
@@ -209,6 +222,11 @@ class Workers:
         config = session_config() if config is None else config
         config.experimental.collective_group_leader = f"/job:{_JOB}/replica:0/task:0"
         config.isolate_session_state = True
+        rewrites = config.graph_options.rewrite_options
+        if rewrites.auto_mixed_precision_onednn_bfloat16 == type(rewrites).ON:
+            # Fused convolutions in bfloat16 are no registered operations, and the graph that goes
+            # to a server is compared with those.
+            rewrites.remapping = type(rewrites).OFF
         del config.device_filters[:]
         config.device_filters.append(f"/job:{_JOB}/task:{self.index}")
         return config

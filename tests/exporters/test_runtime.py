@@ -5,7 +5,7 @@ from checkpoints.errors import GraphError
 from exporters.freezing import prepare
 from exporters.frozen_file import frozen_graph_def, write_frozen
 from exporters.metadata import Metadata
-from exporters.runtime import GraphRunner, load_tensorflow, session_config
+from exporters.runtime import GraphRunner, load_tensorflow, reason_of, session_config
 
 pytestmark = pytest.mark.tensorflow
 
@@ -131,3 +131,21 @@ def test_the_configuration_of_sessions():
     assert config.inter_op_parallelism_threads == 3
     assert config.allow_soft_placement
     assert session_config().intra_op_parallelism_threads == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Out of memory.\nMore of it.", "Out of memory."),
+        (
+            "Graph execution error:\n\nDetected at node 'a' defined at (most recent call last):\n"
+            "    File \"x.py\", line 1, in <module>\nNode: 'a'\nFrom /job:worker/task:0:\nNo room.\n"
+            "\t [[{{node a}}]]",
+            "No room.",
+        ),
+        ("Graph execution error:\n\nNo room.", "No room."),
+        ("", ""),
+    ],
+)
+def test_the_reason_in_a_message(message, reason):
+    assert reason_of(message) == reason

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import checkpoints
+from scripts import command_line
 from scripts.main import main
 from scripts.output import json_line, one_line, printable
 
@@ -128,3 +129,16 @@ def test_one_long_name_does_not_widen_the_table(tmp_path, capsys):
         main(["inspect", str(tmp_path / "m"), "--json"])
     names = [variable["name"] for variable in json.loads(capsys.readouterr().out)["variables"]]
     assert sorted(map(len, names)) == [1, 5000]
+
+
+def test_memory_that_runs_out_is_an_error(monkeypatch, capsys):
+    def run_out(*_, **__):
+        raise MemoryError("Unable to allocate 16 GiB")
+
+    monkeypatch.setattr(command_line.cli, "main", run_out)
+    assert command_line.run(["verify", "bomb.npz", "--json"]) == 1
+    out, err = capsys.readouterr()
+    error = json.loads(out)["error"]
+    assert (error["type"], error["message"]) == ("MemoryError", "Memory ran out.")
+    assert error["received"] == "Unable to allocate 16 GiB"
+    assert err.startswith("Error: Memory ran out.\nNext: inspect shows sizes")

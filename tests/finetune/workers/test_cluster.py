@@ -98,7 +98,9 @@ def test_addresses(address, parts):
     assert address_parts(address) == parts
 
 
-@pytest.mark.parametrize("address", ["a", "a:", ":1", "a:0", "a:65536", "a:x", "", "a:-1", "a:²"])
+@pytest.mark.parametrize(
+    "address", ["a", "a:", ":1", "a:0", "a:65536", "a:x", "", "a:-1", "a:²", "http://a:1"]
+)
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(UsageError, match="is no address of a process"):
         find_cluster([address, "b:1"], {})

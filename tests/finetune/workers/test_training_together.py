@@ -12,6 +12,7 @@ import pytest
 
 import checkpoints
 from finetune.run import Run
+from finetune.training.precision import has_bfloat16
 
 pytestmark = pytest.mark.tensorflow
 
@@ -144,18 +145,18 @@ def wait_for(file, seconds=120):
 
 
 def test_a_lost_worker_ends_all_and_a_restart_resumes(forks, colours, tmp_path):
-    changes = {"steps": 200, "eval_every": 50, "learning_rate": 0.005}
+    changes = {"steps": 60, "eval_every": 20, "learning_rate": 0.005}
     train(forks, colours, tmp_path / "whole", 2, **changes)
     run = tmp_path / "run"
     _, worker = begin(forks, colours, run, 2, **changes)
-    wait_for(run / "model.ckpt-50.index")
+    wait_for(run / "model.ckpt-20.index")
     os.kill(worker, signal.SIGKILL)
     assert [forks.end(), forks.end()] == [1, -signal.SIGKILL]
     said = forks.said()
     assert "Worker 1 (127.0.0.1:" in said and "was lost" in said
     assert "with --resume" in said and "Traceback" not in said
     step = Run(run).step()
-    assert 50 <= step < 200
+    assert 20 <= step < 60
     train(forks, colours, run, 2, **changes, resume=True)
     one, other = values(tmp_path / "whole"), values(run)
     assert [name for name in one if one[name].tobytes() != other[name].tobytes()] == []
@@ -189,6 +190,16 @@ def test_other_pictures_are_refused(forks, colours, tmp_path):
     forks.begin_all([{**options, "data": str(colours)}, {**options, "data": str(other)}])
     assert [forks.end(), forks.end()] == [1, 1]
     assert "holds other pictures here than on the chief's machine" in forks.said()
+
+
+@pytest.mark.skipif(not has_bfloat16(), reason="this CPU does not compute in bfloat16")
+def test_in_bfloat16_they_stay_together(forks, colours, tmp_path):
+    changes = {"precision": "bf16", "eval_every": 10}
+    train(forks, colours, tmp_path / "one", 1, **changes)
+    train(forks, colours, tmp_path / "two", 2, **changes)
+    one, two = values(tmp_path / "one"), values(tmp_path / "two")
+    name = "Tiny/Logits/fc/weights"
+    np.testing.assert_allclose(two[name], one[name], rtol=0.1, atol=0.02)
 
 
 def test_a_batch_that_cannot_be_shared_out_is_refused(forks, colours, tmp_path):
