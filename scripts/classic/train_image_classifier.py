@@ -47,7 +47,7 @@ KEPT = 5
 _MOST_STEPS = 2**31 - 1
 """No decay takes longer, however many epochs are asked for."""
 
-_PARALLEL = "Leave it out; one process trains one net on all cores of the machine."
+_PARALLEL = "Leave it out; slimtune train --hosts trains on several machines or GPUs."
 
 FLAGS = (
     Flag(
@@ -105,11 +105,11 @@ FLAGS = (
     Idle("num_readers", int, 4, "files are read on all cores there are."),
     slim.PREPROCESSING_THREADS,
     slim.MASTER,
-    Refused("num_clones", int, 1, "there are no copies of the net on several GPUs.", _PARALLEL),
+    Refused("num_clones", int, 1, "this script trains one copy of the net.", _PARALLEL),
     Refused("clone_on_cpu", bool, False, "there are no copies of the net to place.", _PARALLEL),
-    Refused("worker_replicas", int, 1, "there are no workers beside this process.", _PARALLEL),
+    Refused("worker_replicas", int, 1, "this script trains in one process.", _PARALLEL),
     Refused("num_ps_tasks", int, 0, "there are no parameter servers.", _PARALLEL),
-    Refused("task", int, 0, "there are no workers to tell apart.", _PARALLEL),
+    Refused("task", int, 0, "this script trains in one process.", _PARALLEL),
     Refused("sync_replicas", bool, False, "there are no replicas to wait for.", _PARALLEL),
     Refused("replicas_to_aggregate", int, 1, "there are no gradients of replicas.", _PARALLEL),
     Refused("quantize_delay", int, -1, slim.QUANTIZE.help, slim.QUANTIZE.instead),

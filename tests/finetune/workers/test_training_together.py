@@ -96,6 +96,7 @@ def test_they_end_with_the_variables_of_one_with_the_joined_batch(
     assert run.report_file.is_file() and run.is_finished()
 
 
+@pytest.mark.long
 def test_batch_norms_that_train_keep_the_mean_of_all_averages(forks, colours, tmp_path):
     changes = {"batch_norm_decay": None, "steps": 2, "eval_every": 2}
     train(forks, colours, tmp_path / "one", 1, **changes)
@@ -179,6 +180,7 @@ def test_a_process_with_other_options_is_refused(forks, colours, tmp_path):
     assert "started with other options than its chief" in forks.said()
 
 
+@pytest.mark.long
 def test_other_pictures_are_refused(forks, colours, tmp_path):
     hosts = free_addresses(2)
     other = tmp_path / "data"
@@ -192,6 +194,7 @@ def test_other_pictures_are_refused(forks, colours, tmp_path):
     assert "holds other pictures here than on the chief's machine" in forks.said()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not has_bfloat16(), reason="this CPU does not compute in bfloat16")
 def test_in_bfloat16_they_stay_together(forks, colours, tmp_path):
     changes = {"precision": "bf16", "eval_every": 10}

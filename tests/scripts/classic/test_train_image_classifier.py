@@ -183,8 +183,8 @@ def test_checkpoints_of_another_trainer_are_not_gone_on_from(slimtune, tmp_path,
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--num_clones=2"], "--num_clones: there are no copies of the net on several GPUs."),
-        (["--num_ps_tasks=1", "--task=2"], "--task: there are no workers to tell apart."),
+        (["--num_clones=2"], "--num_clones: this script trains one copy of the net."),
+        (["--num_ps_tasks=1", "--task=2"], "--task: this script trains in one process."),
         (["--sync_replicas"], "--sync_replicas: there are no replicas to wait for."),
         (["--master=grpc://host"], "--master: there is no TensorFlow server to run on"),
         (["--quantize_delay=100"], "--quantize_delay: training with simulated quantization"),
