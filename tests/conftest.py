@@ -7,8 +7,9 @@ import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,40 @@ def slimtune(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str
 @pytest.fixture
 def heard() -> Heard:
     return Heard()
+
+
+class Killed(BaseException):
+    """Stands for the process being killed: nothing may catch it and go on."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """A block that ends before the call of that number, of functions given as (holder, name).
+
+    It gives an event, which is set where the block ended so.
+    """
+
+    @contextmanager
+    def block(moment: int, *functions: tuple[Any, str]) -> Iterator[threading.Event]:
+        killed = threading.Event()
+        left = [moment]
+
+        def guard(function: Callable[..., Any]) -> Callable[..., Any]:
+            def guarded(*arguments: Any, **options: Any) -> Any:
+                if not left[0]:
+                    killed.set()
+                    raise Killed
+                left[0] -= 1
+                return function(*arguments, **options)
+
+            return guarded
+
+        with monkeypatch.context() as patch, suppress(Killed):
+            for holder, name in functions:
+                patch.setattr(holder, name, guard(getattr(holder, name)))
+            yield killed
+
+    return block
 
 
 @pytest.fixture(scope="session")

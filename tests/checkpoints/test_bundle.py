@@ -398,14 +398,10 @@ def test_a_checkpoint_may_be_read_while_it_is_replaced(prefix, same):
         assert same(saved["label"], VALUES["label"])
 
 
-class Killed(BaseException):
-    """Stands for the process being killed: nothing may catch it and go on."""
-
-
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("old_version", [None, "v1", "v2"])
 def test_killed_at_any_moment_the_family_is_old_new_or_absent(
-    tmp_path, monkeypatch, version, old_version
+    tmp_path, killed_at, version, old_version
 ):
     """The process dies before its n-th operation on a name, for every n."""
     old, new = {"old": np.zeros(2)}, {"new": np.ones(3), "newer": np.ones(1)}
@@ -414,26 +410,9 @@ def test_killed_at_any_moment_the_family_is_old_new_or_absent(
         prefix = tmp_path / str(moment) / "m.ckpt"
         if old_version:
             checkpoints.write(prefix, old, version=old_version)
-        left = [moment]
-
-        def guard(operation, left=left):
-            def run(*arguments, **options):
-                if left[0] == 0:
-                    raise Killed
-                left[0] -= 1
-                return operation(*arguments, **options)
-
-            return run
-
-        with monkeypatch.context() as patch:
-            for name in ("replace", "unlink", "rename"):
-                patch.setattr(Path, name, guard(getattr(Path, name)))
-            patch.setattr(os, "fsync", guard(os.fsync))
-            try:
-                checkpoints.write(prefix, new, version=version, overwrite=True)
-                finished = True
-            except Killed:
-                finished = False
+        operations = [(Path, name) for name in ("replace", "unlink", "rename")]
+        with killed_at(moment, *operations, (os, "fsync")) as killed:
+            checkpoints.write(prefix, new, version=version, overwrite=True)
         try:
             with checkpoints.open(prefix) as saved:
                 names = sorted(saved)
@@ -443,12 +422,12 @@ def test_killed_at_any_moment_the_family_is_old_new_or_absent(
             assert "no checkpoint" in str(error) or "index is missing" in str(error)
             names = []
         assert names in (["old"], ["new", "newer"], [])
-        assert not finished or names == ["new", "newer"]
+        assert killed.is_set() or names == ["new", "newer"]
         seen.add(tuple(names))
         # Doing it again completes.
         checkpoints.write(prefix, new, version=version, overwrite=True)
         assert sorted(checkpoints.open(prefix)) == ["new", "newer"]
-        if finished:
+        if not killed.is_set():
             break
     assert ("new", "newer") in seen
     assert old_version is None or ("old",) in seen

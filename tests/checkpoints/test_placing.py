@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,31 +45,14 @@ def test_a_graph_without_a_checkpoint_is_not_adopted(tmp_path, version, heard):
 
 @pytest.mark.parametrize("old", ["v1", "v2"])
 @pytest.mark.parametrize("moment", range(5))
-def test_killed_while_the_old_goes_nothing_is_mixed(tmp_path, monkeypatch, old, moment):
+def test_killed_while_the_old_goes_nothing_is_mixed(tmp_path, killed_at, old, moment):
     """After a kill there is no old graph beside a new checkpoint, also when it is done again."""
-
-    class Killed(BaseException):
-        pass
 
     prefix = tmp_path / "m.ckpt"
     checkpoints.write(prefix, {"old": np.ones(1)}, version=old)
     (tmp_path / "m.ckpt.meta").write_bytes(b"old graph")
-    left = [moment]
-
-    def guard(operation):
-        def run(*arguments, **options):
-            if not left[0]:
-                raise Killed
-            left[0] -= 1
-            return operation(*arguments, **options)
-
-        return run
-
-    with monkeypatch.context() as patch:
-        for name in ("unlink", "replace"):
-            patch.setattr(type(prefix), name, guard(getattr(type(prefix), name)))
-        with suppress(Killed):
-            checkpoints.write(prefix, VALUES, overwrite=True)
+    with killed_at(moment, (Path, "unlink"), (Path, "replace")):
+        checkpoints.write(prefix, VALUES, overwrite=True)
     has_graph = (tmp_path / "m.ckpt.meta").exists()
     with suppress(CheckpointError, NotFoundError), checkpoints.open(prefix) as saved:
         assert list(saved) == (["old"] if has_graph else ["a"])

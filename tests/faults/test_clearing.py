@@ -14,10 +14,6 @@ from checkpoints import family
 from finetune.run import Run
 
 
-class Killed(BaseException):
-    pass
-
-
 @pytest.fixture
 def finished(tmp_path):
     """A finished run of two checkpoints, as far as that is files."""
@@ -41,33 +37,16 @@ def files_of(run):
     return {file.relative_to(run.directory): file.read_bytes() for file in files}
 
 
-def test_killed_while_an_older_run_goes_what_is_left_of_it_is_whole(
-    finished, tmp_path, monkeypatch
-):
+def test_killed_while_an_older_run_goes_what_is_left_of_it_is_whole(finished, tmp_path, killed_at):
     steps = []
     for moment in range(100):
         run = Run(tmp_path / f"tried{moment}")
         shutil.copytree(finished.directory, run.directory)
-        left = [moment]
-
-        def guard(operation, left=left):
-            def guarded(*arguments, **options):
-                if not left[0]:
-                    raise Killed
-                left[0] -= 1
-                return operation(*arguments, **options)
-
-            return guarded
-
-        with monkeypatch.context() as patch:
-            for name in ("unlink", "rename", "replace"):
-                patch.setattr(Path, name, guard(getattr(Path, name)))
-            patch.setattr(shutil, "rmtree", guard(shutil.rmtree))
-            try:
-                run.clear()
-                break
-            except Killed:
-                pass
+        operations = [(Path, name) for name in ("unlink", "rename", "replace")]
+        with killed_at(moment, *operations, (shutil, "rmtree")) as killed:
+            run.clear()
+        if not killed.is_set():
+            break
         for place in [run.directory, *run.directory.glob("best")]:
             if list(place.glob("*.index")):
                 assert checkpoints.verify(place).is_ok

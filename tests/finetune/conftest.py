@@ -81,6 +81,16 @@ def register_tiny_net(patch):
 
 
 @pytest.fixture
+def run(colours, tmp_path, tiny_net):
+    """A finished run of the tiny net, of one step."""
+    from finetune import TrainConfig, train
+
+    run = tmp_path / "run"
+    train(TrainConfig(data=str(colours), run=str(run), net="tiny", checkpoint="none", steps=1))
+    return run
+
+
+@pytest.fixture
 def tiny_checkpoint(tiny_net, tmp_path):
     """A V2 checkpoint of the tiny net with 7 classes, written by TensorFlow's Saver."""
     from exporters.runtime import load_tensorflow

@@ -8,15 +8,6 @@ import pytest
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.fixture
-def run(colours, tmp_path, tiny_net):
-    from finetune import TrainConfig, train
-
-    run = tmp_path / "run"
-    train(TrainConfig(data=str(colours), run=str(run), net="tiny", checkpoint="none", steps=1))
-    return run
-
-
 def test_every_picture_of_every_split_is_written_once(slimtune, run, colours, tmp_path):
     out = tmp_path / "features.npz"
     code, printed, _ = slimtune("features", run, colours, out, "--json")

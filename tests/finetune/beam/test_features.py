@@ -11,15 +11,6 @@ pytest.importorskip("apache_beam")
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.fixture
-def run(colours, tmp_path, tiny_net):
-    from finetune import TrainConfig, train
-
-    run = tmp_path / "run"
-    train(TrainConfig(data=str(colours), run=str(run), net="tiny", checkpoint="none", steps=1))
-    return run
-
-
 def test_the_same_bytes(run, colours, colour_pictures, tmp_path, slimtune, in_memory):
     for name, data in (("dataset", colours), ("pictures", colour_pictures)):
         plain, beam = tmp_path / f"{name}.npz", tmp_path / f"{name} beam.npz"

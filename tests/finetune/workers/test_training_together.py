@@ -109,20 +109,20 @@ def test_batch_norms_that_train_keep_the_mean_of_all_averages(forks, colours, tm
     np.testing.assert_allclose(two[name], one[name], rtol=0.1, atol=1e-3)
 
 
-def test_features_are_computed_by_all_and_the_head_is_the_same(
-    forks, colours, tmp_path, monkeypatch
-):
+def test_features_are_computed_by_all_and_the_head_is_the_same(forks, colours, tmp_path):
     changes = {"trainable": [], "init": "default", "augment": "none"}
-    stores = [str(tmp_path / name) for name in ("a", "b")]
-    monkeypatch.setenv("SLIMTUNE_CACHE", stores[0])
-    forks_environment = {"SLIMTUNE_CACHE": stores[0]}
-    train(forks, colours, tmp_path / "one", 1, **changes, environment=forks_environment)
+    of_one = {"SLIMTUNE_CACHE": str(tmp_path / "a")}
+    train(forks, colours, tmp_path / "one", 1, **changes, environment=of_one)
     hosts = free_addresses(2)
     options = {**OPTIONS, **changes, "data": str(colours), "run": str(tmp_path / "two")}
     # Stores of their own, so that each lacks everything; --hosts, so that each finds its place.
     forks.begin_all(
         [
-            {**options, "hosts": hosts, "environment": {"SLIMTUNE_CACHE": f"{stores[1]}{index}"}}
+            {
+                **options,
+                "hosts": hosts,
+                "environment": {"SLIMTUNE_CACHE": str(tmp_path / f"b{index}")},
+            }
             for index in range(2)
         ]
     )
