@@ -6,7 +6,7 @@ into the file, behind a few bytes of protobuf encoded by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 from checkpoints.messages import GraphDef, NodeDef, TensorShapeProto
@@ -18,11 +18,20 @@ from exporters.values import Values, bytes_of, strings_of
 from exporters.variables import FrozenVariable
 
 
-def frozen_graph_def(frozen: FrozenGraph) -> GraphDef:
-    """The frozen graph as a message in memory, which holds a copy of every variable."""
+def frozen_graph_def(frozen: FrozenGraph, instead: Mapping[str, NodeDef] | None = None) -> GraphDef:
+    """The frozen graph as a message in memory, which holds a copy of every variable.
+
+    Args:
+      frozen: the graph.
+      instead: node name -> the node that takes its place.
+    """
+    instead = instead or {}
     graph_def = GraphDef()
     for node in frozen.nodes():
-        if isinstance(node, FrozenVariable):
+        name = node.node if isinstance(node, FrozenVariable) else node.name
+        if name in instead:
+            graph_def.node.append(instead[name])
+        elif isinstance(node, FrozenVariable):
             graph_def.node.append(constant_node(node, frozen.values))
         else:
             graph_def.node.append(node)

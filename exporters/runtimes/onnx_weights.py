@@ -22,9 +22,8 @@ from checkpoints.messages import GraphDef, NodeDef, TensorShapeProto
 from checkpoints.tensors import little_endian_bytes
 from checkpoints.wire import encode_header
 from exporters.freezing import FrozenGraph
-from exporters.frozen_file import constant_node
+from exporters.frozen_file import frozen_graph_def
 from exporters.names import TensorName, node_of
-from exporters.rewrites.devices import unplaced_library
 from exporters.runtimes.extras import load_extra
 from exporters.values import Array, bytes_of
 from exporters.variables import FrozenVariable
@@ -48,25 +47,18 @@ def set_weights_aside(frozen: FrozenGraph) -> tuple[GraphDef, dict[str, Array]]:
       The graph without metadata; tensor name of a placeholder -> its values, as they lie in the
       checkpoint or the graph.
     """
-    nodes = list(replace(frozen, metadata=None).nodes())
+    bare = replace(frozen, metadata=None)
+    nodes = list(bare.nodes())
     readers = _readers(nodes)
-    graph_def = GraphDef()
     weights: dict[str, Array] = {}
     for node in nodes:
         name = node.node if isinstance(node, FrozenVariable) else node.name
         values = _large_values(node, frozen)
         if values is not None and _is_weight(name, readers):
-            weights[str(TensorName(name))] = values
-            graph_def.node.append(_placeholder(name, values))
-        elif isinstance(node, FrozenVariable):
-            graph_def.node.append(constant_node(node, frozen.values))
-        else:
-            graph_def.node.append(node)
-    library = unplaced_library(frozen.graph)
-    if library.ByteSize():
-        graph_def.library.CopyFrom(library)
-    graph_def.versions.CopyFrom(frozen.graph.graph_def.versions)
-    return graph_def, weights
+            weights[name] = values
+    placeholders = {name: _placeholder(name, values) for name, values in weights.items()}
+    graph_def = frozen_graph_def(bare, placeholders)
+    return graph_def, {str(TensorName(name)): values for name, values in weights.items()}
 
 
 def _readers(nodes: Sequence[NodeDef | FrozenVariable]) -> dict[str, list[tuple[NodeDef, int]]]:
