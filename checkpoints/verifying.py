@@ -118,7 +118,7 @@ def verify(path: str | os.PathLike[str], *, progress: Progress = SILENT) -> Veri
         family.kind,
         tuple(problems),
         num_variables,
-        sum(size for size in map(size_of, family.files) if size is not None),
+        sum(size_of(file) or 0 for file in family.files),
         notes,
     )
 

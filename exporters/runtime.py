@@ -290,7 +290,7 @@ def _reason(message: str, graph_def: Any) -> str:
         told = [_NODE.split(line)[0].rstrip("[ ") for line in lines[: place + 1]]
         reason = next((line for line in reversed(told) if line), "it fails")
         return f"{reason} (node {node[1]})"
-    reason = next((line for line in lines if line and not line.startswith(_HEADING)), message)
+    reason = reason_of(message)
     unknown = _UNKNOWN_OP.search(message)
     names = [] if unknown is None else [n.name for n in graph_def.node if n.op == unknown[1]]
     return f"{reason} (node {names[0]})" if names else reason

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from checkpoints.cache import cache_directory
 from checkpoints.checksum import crc32c
+from checkpoints.family_files import size_of
 from checkpoints.files import atomic_file, write_json
 from checkpoints.progress import SILENT, Progress
 
@@ -222,11 +223,7 @@ def _last_use(directory: Path) -> float:
 
 
 def _size_of(directory: Path) -> int:
-    size = 0
-    for file in directory.glob(f"**/*{SUFFIX}"):
-        with suppress(FileNotFoundError):
-            size += file.stat().st_size
-    return size
+    return sum(size_of(file) or 0 for file in directory.glob(f"**/*{SUFFIX}"))
 
 
 def _remove_shards(directory: Path) -> None:
