@@ -62,18 +62,7 @@ def follow(config: TrainConfig, workers: Workers, progress: Progress) -> RunResu
         if told.config is None:
             workers.part_ways()
             progress.say(f"{told.run} is finished; there is nothing to train.")
-            return RunResult(
-                run=told.run,
-                step=told.first,
-                loss=None,
-                accuracy=None,
-                best_accuracy=None,
-                totals={},
-                frozen_verified=0,
-                pictures_per_second=None,
-                finished_before=True,
-                is_follower=True,
-            )
+            return RunResult(told.run, told.first, finished_before=True, is_follower=True)
         chiefs = _agreed(config, told)
         run = Run(workers.scratch() / "run")
         dataset = find_dataset(chiefs.data, built_beside(run.directory), progress=progress)

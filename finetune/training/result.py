@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -25,12 +25,12 @@ class RunResult:
 
     run: str
     step: int
-    loss: float | None
-    accuracy: float | None
-    best_accuracy: float | None
-    totals: dict[str, int]
-    frozen_verified: int
-    pictures_per_second: float | None
+    loss: float | None = None
+    accuracy: float | None = None
+    best_accuracy: float | None = None
+    totals: dict[str, int] = field(default_factory=dict)
+    frozen_verified: int = 0
+    pictures_per_second: float | None = None
     finished_before: bool = False
     is_follower: bool = False
 

@@ -183,9 +183,10 @@ class Trainer:
             )
             with session:
                 with data_errors(self.dataset, self.progress):
-                    if self.step == 0 and self.workers.is_chief:
-                        self._start_head(session, step_graph, batches)
-                    session.run(agreeing)
+                    if self.step == 0:
+                        if self.workers.is_chief:
+                            self._start_head(session, step_graph, batches)
+                        session.run(agreeing)
                     self._evaluate_if_missing()
                     self._loop(session, step_graph, phase, batches)
                 return self.bound.verify_frozen(session)
@@ -333,11 +334,14 @@ class Trainer:
         if step == 0 or (step % self._eval_every() and step not in ends):
             return
         scores = [entry for entry in self.run.read_metrics() if entry.get("split") == "val"]
-        if self.workers.share(bool(scores) and scores[-1].get("step") == step):
-            self.accuracy = self.workers.share(scores[-1].get("accuracy") if scores else None)
-            self.waited = self.workers.share(evaluations_without_better(self.run))
-        else:
+        found = None
+        if scores and scores[-1].get("step") == step:
+            found = scores[-1].get("accuracy"), evaluations_without_better(self.run)
+        found = self.workers.share(found)
+        if found is None:
             self._evaluate(step)
+        else:
+            self.accuracy, self.waited = found
 
     def _evaluate(self, step: int) -> None:
         """The chief scores the checkpoint just written; all know whether to go on."""

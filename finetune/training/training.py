@@ -197,11 +197,8 @@ def _finished(run: Run, workers: Workers, progress: Progress) -> RunResult:
     return RunResult(
         run=str(run.directory),
         step=run.step(),
-        loss=None,
         accuracy=evaluations[-1].get("accuracy") if evaluations else None,
         best_accuracy=run.best_accuracy(),
         totals=read_object(run.plan_file).get("totals", {}),
-        frozen_verified=0,
-        pictures_per_second=None,
         finished_before=True,
     )
