@@ -15,6 +15,7 @@ from exporters.runtimes.extras import is_installed
 from finetune.beam import load_beam
 from finetune.cloud.paths import CloudPath
 
+_REASON_LENGTH = 300
 _EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure"}
 _NEEDS = {"s3": "boto3", "azfs": "azure"}
 """Schemes that Beam registers without what it opens them with."""
@@ -57,10 +58,24 @@ def list_files(folder: CloudPath) -> list[CloudFile]:
         if not file.path.endswith("/")
     ]
     if not files:
-        raise NotFoundError(
-            f"{folder} holds nothing.", next_step="Name a bucket and folder that hold something."
-        )
+        raise nothing_in(folder)
     return sorted(files)
+
+
+def nothing_in(folder: CloudPath) -> NotFoundError:
+    """What to say of a path below which nothing lies."""
+    return NotFoundError(
+        f"{folder} holds nothing.", next_step="Name a bucket and folder that hold something."
+    )
+
+
+def unreadable(path: CloudPath, reason: str) -> NotFoundError:
+    """What to say of a path that a storage gives nothing of, and why."""
+    return NotFoundError(
+        f"{path} cannot be read.",
+        received=reason[:_REASON_LENGTH],
+        next_step="Check the path, and that this machine may read there.",
+    )
 
 
 def exists(path: CloudPath) -> bool:
@@ -152,11 +167,7 @@ def _reading(path: CloudPath) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as err:
-        raise NotFoundError(
-            f"{path} cannot be read.",
-            received=_first_line(err),
-            next_step="Check the path, and that this machine may read there.",
-        ) from err
+        raise unreadable(path, _first_line(err)) from err
 
 
 @contextmanager
@@ -176,4 +187,4 @@ def _writing(path: CloudPath) -> Iterator[None]:
 
 def _first_line(err: Exception) -> str:
     lines = str(err).strip().splitlines()
-    return lines[0][:300] if lines else type(err).__name__
+    return lines[0][:_REASON_LENGTH] if lines else type(err).__name__

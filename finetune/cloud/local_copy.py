@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from checkpoints.cache import cache_directory, locked
-from checkpoints.errors import DataError, NotFoundError, counted
+from checkpoints.errors import DataError, counted
 from checkpoints.files import atomic_directory
 from checkpoints.progress import Progress
-from exporters.runtime import load_tensorflow
+from exporters.runtime import load_tensorflow, reason_of
 from finetune.cloud import files
 from finetune.cloud.files import CloudFile
 from finetune.cloud.paths import CloudPath, is_cloud
@@ -121,9 +121,7 @@ def _in_tensorflow(place: CloudPath) -> tuple[list[CloudFile], _Opener]:
                 below = path.removeprefix(f"{place}/")
                 found.append(CloudFile(below, status.length, status.mtime_nsec / 1e9))
     if not found:
-        raise NotFoundError(
-            f"{place} holds nothing.", next_step="Name a bucket and folder that hold something."
-        )
+        raise files.nothing_in(place)
     return sorted(found), opened
 
 
@@ -132,8 +130,5 @@ def _explained(place: CloudPath, tf: Any) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as err:
-        raise NotFoundError(
-            f"{place} cannot be read.",
-            received=(err.message.splitlines() or [type(err).__name__])[0][:300],
-            next_step="Check the path, and that this machine may read there.",
-        ) from err
+        reason = reason_of(err.message) or type(err).__name__
+        raise files.unreadable(place, reason) from err
