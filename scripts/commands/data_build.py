@@ -11,6 +11,7 @@ from checkpoints.command_lines import shell_words
 from checkpoints.errors import listed
 from scripts.output import Output, one_line
 from scripts.rows import Rows
+from scripts.runner_options import runner_options
 from scripts.verb import verb
 
 if TYPE_CHECKING:
@@ -70,19 +71,7 @@ if TYPE_CHECKING:
     metavar="FILE.csv",
     help="What the pictures show: columns path, label and, if you like, split, x0, y0, x1, y1.",
 )
-@click.option(
-    "--runner",
-    type=click.Choice(["local", "beam"]),
-    default="local",
-    show_default=True,
-    help="beam: Apache Beam, on this machine or, with --beam-options, on many; the same shards.",
-)
-@click.option(
-    "--beam-options",
-    default="",
-    metavar="TEXT",
-    help="Options of Beam's pipelines: '--runner=FlinkRunner --flink_master=HOST:PORT'.",
-)
+@runner_options
 @click.option("--overwrite", is_flag=True, help="Replace OUT.")
 def command(
     output: Output,

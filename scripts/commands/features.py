@@ -10,6 +10,7 @@ import click
 from checkpoints.command_lines import shell_words
 from scripts.commands.plan import PREPROCESSINGS
 from scripts.output import Output
+from scripts.runner_options import runner_options
 from scripts.verb import verb
 
 
@@ -29,19 +30,7 @@ from scripts.verb import verb
 )
 @click.option("--image-size", type=click.IntRange(1), metavar="PX", help="Of such a graph.")
 @click.option("--trust", is_flag=True, help="Let a graph use files, network and Python ops.")
-@click.option(
-    "--runner",
-    type=click.Choice(["local", "beam"]),
-    default="local",
-    show_default=True,
-    help="beam: Apache Beam, on this machine or, with --beam-options, on many.",
-)
-@click.option(
-    "--beam-options",
-    default="",
-    metavar="TEXT",
-    help="Options of Beam's pipelines: '--runner=FlinkRunner --flink_master=HOST:PORT'.",
-)
+@runner_options
 @click.option("--overwrite", is_flag=True, help="Replace OUT.")
 def command(output: Output, model: str, data: str, out: str, **options: Any) -> None:
     """Write the bottleneck of every picture of DATA to OUT, an .npz file.

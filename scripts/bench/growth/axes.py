@@ -66,6 +66,12 @@ def _step(function: str, *arguments: str) -> Callable[[Path, int], Work]:
 _OVER = ("--overwrite", "--json")
 _GIGABYTE = 10**9
 
+
+def _data_build(val: str) -> Job:
+    work = _slimtune("data", "build", "{}/pictures", "{}/data", "--val", val, *_OVER)
+    return Job("data build", work)
+
+
 AXES = (
     Axis(
         "variables",
@@ -127,10 +133,7 @@ AXES = (
         (1_000, 10_000, 100_000),
         _made("pictures"),
         (
-            Job(
-                "data build",
-                _slimtune("data", "build", "{}/pictures", "{}/data", "--val", "0", *_OVER),
-            ),
+            _data_build("0"),
             Job("check pictures", _slimtune("data", "check", "{}/pictures", "--json")),
             Job("check shards", _slimtune("data", "check", "{}/data", "--json")),
             Job(
@@ -154,10 +157,7 @@ AXES = (
         (100, 1_000, 10_000),
         _made("classes"),
         (
-            Job(
-                "data build",
-                _slimtune("data", "build", "{}/pictures", "{}/data", "--val", "0.1", *_OVER),
-            ),
+            _data_build("0.1"),
             Job("data check", _slimtune("data", "check", "{}/data", "--json")),
             Job(
                 "plan",
