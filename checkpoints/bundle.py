@@ -225,7 +225,7 @@ class Bundle:
             dtype = dtypes.of_number(proto.dtype)
             shape = read_shape(proto.shape)
             slices = [read_extents(part, shape) for part in proto.slices]
-            if is_slice or not slices:
+            if is_slice or not slices or _has_own_values(slices):
                 self._check_place(proto, dtype, shape)
         except (DecodeError, UnicodeDecodeError) as error:
             raise CheckpointError(
@@ -266,7 +266,11 @@ class Bundle:
 
     def _check_overlaps(self) -> None:
         """No two tensors may share bytes: the sum of what is read stays below the files' size."""
-        partitioned = {name.encode("utf-8") for name in self._slices}
+        partitioned = {
+            name.encode("utf-8")
+            for name, slices in self._slices.items()
+            if not _has_own_values(slices)
+        }
         placed = sorted(
             (
                 entry
@@ -291,8 +295,11 @@ class Bundle:
         variable = self._entries[key]
         pieces = []
         for written, extents in self._slices[name]:
-            whole = all(length == WHOLE for _, length in written)
-            entry = variable if whole else self._entries.get(encode_slice_key(key, written))
+            entry = (
+                variable
+                if _is_whole(written)
+                else self._entries.get(encode_slice_key(key, written))
+            )
             if (
                 entry is None
                 or entry.shape != extents_shape(extents)
@@ -368,6 +375,15 @@ class Bundle:
             f" cannot be read: {lower_first(what).rstrip('.')}.",
             next_step=_DATA_NEXT_STEP,
         )
+
+
+def _is_whole(written: Extents) -> bool:
+    """Whether a slice, as it is written, is all of its variable: it has no entry of its own then."""
+    return all(length == WHOLE for _, length in written)
+
+
+def _has_own_values(slices: list[tuple[Extents, Extents]]) -> bool:
+    return any(_is_whole(written) for written, _ in slices)
 
 
 def _shown(key: bytes) -> str:

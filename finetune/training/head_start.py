@@ -27,8 +27,8 @@ REGULARISERS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 VARIANCE_FLOOR = 0.05
 """Share of the mean variance that is added to each feature's: what hardly varies stays small."""
 
-MAX_NUMBERS = 1 << 28
-"""More features than this (1 GB) are sampled."""
+MAX_NUMBERS = 1 << 26
+"""Features, and pictures times classes, that are fitted at most; of more, pictures are drawn."""
 
 _SCALES = tuple(1.25**power for power in range(28))
 _SMALLEST_LEFT_OUT = 1e-3
@@ -61,7 +61,6 @@ def fit_head(features: NDArray[np.float32], labels: NDArray[np.int64], classes: 
     Source:
       Hoerl and Kennard 1970 (ridge regression); Allen 1974 (leaving one out in closed form).
     """
-    features, labels = _sampled(features, labels)
     x = np.asarray(features, np.float64)
     count = len(x)
     centre, variance = x.mean(axis=0), x.var(axis=0)
@@ -139,8 +138,10 @@ def start_head(
             )
         return False
     weights, biases = head
-    features, labels = batches.plain_features()
-    start = fit_head(features, labels, biases.shape[0])
+    classes = biases.shape[0]
+    most = max(1, MAX_NUMBERS // max(math.prod(batches.cut.shape.as_list()[1:]), classes))
+    features, labels = batches.plain_features(most)
+    start = fit_head(features.reshape(len(features), -1), labels, classes)
     values = {
         weights.op.name: start.weights.reshape(weights.shape.as_list()),
         biases.op.name: start.biases,
@@ -170,17 +171,6 @@ def _linear_head(
     if not is_dense or weights.shape.num_elements() != channels * classes:
         return None
     return weights, biases
-
-
-def _sampled(
-    features: NDArray[np.float32], labels: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    flat = features.reshape(len(features), -1)
-    most = max(1, MAX_NUMBERS // flat.shape[1])
-    if len(flat) <= most:
-        return flat, labels
-    rows = np.sort(np.random.default_rng(0).choice(len(flat), most, replace=False))
-    return flat[rows], labels[rows]
 
 
 def _tiny(roots: NDArray[np.float64]) -> float:

@@ -196,8 +196,11 @@ class StepBatches:
             self.labels.name: self.views.labels[rows],
         }
 
-    def plain_features(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Features of each training picture as evaluation sees it, and its class.
+    def plain_features(self, most: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Features of training pictures as evaluation sees them, and their classes.
+
+        Args:
+          most: how many pictures at most; of more, so many are drawn, the same each time.
 
         Returns:
           float32 [pictures, ...] and int64 [pictures].
@@ -207,16 +210,19 @@ class StepBatches:
         views = self.views or Views(
             self._dataset, self._preprocessing, seed=self._config.seed, progress=self._progress
         )
-        keys = [views.key(row) for row in range(views.count)]
+        rows = np.arange(views.count)
+        if views.count > most:
+            rows = np.sort(np.random.default_rng(0).choice(views.count, most, replace=False))
+        keys = [views.key(int(row)) for row in rows]
         if self.store is not None:
-            return self.store.read(keys), views.labels
+            return self.store.read(keys), views.labels[rows]
         found = [
             np.asarray(activations, np.float32)
             for activations, _ in self._trunk.activations(
                 lambda: views.chosen(keys, self._config.batch_size)
             )
         ]
-        return np.concatenate(found), views.labels
+        return np.concatenate(found), views.labels[rows]
 
     def held_out(self, split: str) -> tuple[NDArray[np.float32], Views] | None:
         """Features of pictures that are not trained on, as evaluation sees them.

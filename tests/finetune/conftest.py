@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -80,30 +81,51 @@ def register_tiny_net(patch):
     return TINY
 
 
-@pytest.fixture
-def run(colours, tmp_path, tiny_net):
-    """A finished run of the tiny net, of one step."""
+@pytest.fixture(scope="session")
+def tiny_run(colours, tmp_path_factory):
+    """A finished run of the tiny net, of one step, as it was made."""
     from finetune import TrainConfig, train
 
-    run = tmp_path / "run"
-    train(TrainConfig(data=str(colours), run=str(run), net="tiny", checkpoint="none", steps=1))
+    run = tmp_path_factory.mktemp("tiny run") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        register_tiny_net(patch)
+        train(TrainConfig(data=str(colours), run=str(run), net="tiny", checkpoint="none", steps=1))
     return run
 
 
 @pytest.fixture
-def tiny_checkpoint(tiny_net, tmp_path):
+def run(tiny_run, tmp_path, tiny_net):
+    """A finished run of the tiny net, of one step."""
+    return shutil.copytree(tiny_run, tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def tiny_weights(tmp_path_factory):
     """A V2 checkpoint of the tiny net with 7 classes, written by TensorFlow's Saver."""
     from exporters.runtime import load_tensorflow
     from finetune.nets import build_net
 
     v1 = load_tensorflow().compat.v1
-    path = tmp_path / "weights" / "tiny.ckpt"
-    with v1.Graph().as_default(), v1.Session() as session:
+    path = tmp_path_factory.mktemp("tiny weights") / "tiny.ckpt"
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        v1.Graph().as_default(),
+        v1.Session() as session,
+    ):
+        register_tiny_net(patch)
         v1.set_random_seed(11)
         build_net("tiny", v1.placeholder(v1.float32, [None, 16, 16, 3]), 7)
         session.run(v1.global_variables_initializer())
-        v1.train.Saver().save(session, str(path), write_meta_graph=False)
+        saver = v1.train.Saver(save_relative_paths=True)
+        saver.save(session, str(path), write_meta_graph=False)
     return path
+
+
+@pytest.fixture
+def tiny_checkpoint(tiny_weights, tiny_net, tmp_path):
+    """A copy of those weights, with the net `tiny` registered."""
+    shutil.copytree(tiny_weights.parent, tmp_path / "weights")
+    return tmp_path / "weights" / tiny_weights.name
 
 
 class Forks:

@@ -131,6 +131,18 @@ OPENING = {
         CheckpointError,
         "variable v: the size of the values does not fit",
     ),
+    "a slice that is all of the shape, and larger than the size": (
+        {"v": entry(size=8, slices=[((7, -1),)])},
+        None,
+        CheckpointError,
+        "variable v: the size of the values does not fit",
+    ),
+    "a slice that is all of the shape, and overlaps": (
+        {"a": entry(), "v": entry(slices=[((0, -1),)])},
+        None,
+        CheckpointError,
+        r"the bytes of v overlap those of a in \.data file 0",
+    ),
     "more strings than bytes": (
         {"v": entry((2**40,), STRING)},
         None,

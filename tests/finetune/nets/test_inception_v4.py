@@ -152,7 +152,10 @@ PARAMETERS = {"inception_v4": 42_679_816, "inception_resnet_v2": 55_843_464}
 normalised, which TF-Slim's nets lack. Keras has 55,813,192 of the latter, without the factors."""
 
 
-@pytest.fixture(scope="module", params=END_POINTS)
+@pytest.fixture(
+    scope="module",
+    params=["inception_v4", pytest.param("inception_resnet_v2", marks=pytest.mark.long)],
+)
 def built(request):
     v1 = load_tensorflow().compat.v1
     with v1.Graph().as_default():

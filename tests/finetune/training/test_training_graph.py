@@ -19,11 +19,11 @@ def test_gradients_are_added_two_by_two_and_nothing_joins_the_sums_again():
 
     tf = load_tensorflow()
     v1 = tf.compat.v1
-    net = get_net("inception_v3_sample")
+    net = get_net("inception_v1")
     config = TrainConfig(data="d", run="r", trainable=("all",))
     (phase,) = make_phases(config, net, 10, 100)
     with tf.Graph().as_default() as graph:
-        images = tf.constant(np.zeros((2, 107, 107, 3), np.float32))
+        images = tf.constant(np.zeros((2, 224, 224, 3), np.float32))
         built = build_training_net(net, images, 3, phase, config)
         target = Target(tf.constant([0, 2], tf.int64), 3)
         build_training_step(built, target, phase, v1.trainable_variables(), config)
@@ -32,7 +32,7 @@ def test_gradients_are_added_two_by_two_and_nothing_joins_the_sums_again():
         for op in graph.get_operations()
         if op.type == "AddN" and op.outputs[0].shape.rank and "gradient" in op.name
     ]
-    assert len(sums) > 30
+    assert len(sums) > 8
     assert {len(op.inputs) for op in sums} == {2}
     rewrites = training_session_config("fp32").graph_options.rewrite_options
     assert rewrites.arithmetic_optimization == type(rewrites).OFF

@@ -90,7 +90,9 @@ def test_they_end_with_the_variables_of_one_with_the_joined_batch(
     assert set(together) == set(alone)
     assert any(name.endswith("/Momentum") for name in alone)
     for name, value in alone.items():
-        np.testing.assert_allclose(together[name], value, rtol=1e-5, atol=1e-8, err_msg=name)
+        # Where a sum comes out near nothing its roundings are those of what was added.
+        atol = 1e-6 * np.abs(value).max()
+        np.testing.assert_allclose(together[name], value, rtol=1e-5, atol=atol, err_msg=name)
     run = Run(tmp_path / "run")
     assert [entry["step"] for entry in run.read_metrics() if entry["split"] == "val"] == [5, 10]
     assert run.report_file.is_file() and run.is_finished()

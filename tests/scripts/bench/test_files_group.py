@@ -108,10 +108,10 @@ def tiny_files(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "equal"),
     [
-        ("list", "names, dtypes, shapes of 3 variables"),
-        ("read-v1", "sum of all values' words"),
+        pytest.param("list", "names, dtypes, shapes of 3 variables", marks=pytest.mark.long),
+        pytest.param("read-v1", "sum of all values' words", marks=pytest.mark.long),
         ("freeze", "answers to the same pictures, bit for bit"),
-        ("convert", "values of 3 variables"),
+        pytest.param("convert", "values of 3 variables", marks=pytest.mark.long),
         ("convert-v1", "values of 3 variables"),
     ],
 )
@@ -122,6 +122,7 @@ def test_slimtune_and_tensorflow_come_to_the_same_result(tiny_files, tmp_path, n
     assert result.equal == equal
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 def test_folding_and_what_came_out_of_it(tiny_files, tmp_path):
     cases = {case.name: case for case in cases_on(tiny_files, tmp_path)}

@@ -115,6 +115,7 @@ def run_here(contender):
     return json.dumps(step())
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 def test_a_step_on_the_pipeline_begins_like_the_bare_step(tmp_path, monkeypatch):
     """The same weights, the same first batch, the same loss."""
