@@ -22,6 +22,9 @@ START_SECONDS = 600.0
 PROBE_SECONDS = 2.0
 """Between two looks at all others."""
 
+AGAIN_SECONDS = 0.5
+"""Until the next look where one failed."""
+
 ANSWER_SECONDS = 5.0
 """What one of them may take to answer."""
 
@@ -71,7 +74,7 @@ def find_lost(cluster: Cluster) -> list[int]:
     missing = _others(cluster)
     for look in range(FAILURES):
         if look:
-            time.sleep(1.0)
+            time.sleep(AGAIN_SECONDS)
         missing = [index for index in missing if not answers(cluster.addresses[index])]
     return missing
 
@@ -108,7 +111,7 @@ class Watch:
 
     def _look(self) -> None:
         failures = dict.fromkeys(_others(self._cluster), 0)
-        while not self._ended.wait(PROBE_SECONDS):
+        while not self._ended.wait(AGAIN_SECONDS if any(failures.values()) else PROBE_SECONDS):
             for index in failures:
                 is_there = answers(self._cluster.addresses[index])
                 failures[index] = 0 if is_there else failures[index] + 1
