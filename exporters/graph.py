@@ -204,7 +204,7 @@ class Graph:
                 return dimensions(shapes[tensor.output_index])
         if "shape" in node.attr and node.attr["shape"].HasField("shape"):
             return dimensions(node.attr["shape"].shape)
-        if node.op == "Const":
+        if node.op == "Const" and "value" in node.attr:
             return dimensions(node.attr["value"].tensor.tensor_shape)
         return None
 

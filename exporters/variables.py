@@ -126,7 +126,7 @@ def _misfit_error(
 
 
 def _fits(node: NodeDef, header: Header) -> bool:
-    if node.attr["dtype"].type != header.dtype.number:
+    if "dtype" not in node.attr or node.attr["dtype"].type != header.dtype.number:
         return False
     declared = dimensions(node.attr["shape"].shape) if "shape" in node.attr else None
     if declared is None:

@@ -204,7 +204,8 @@ class _Flow:
             return inputs[0]
         if node.op == "Cast":
             counts = (DataType.DT_INT32, DataType.DT_INT64, DataType.DT_BOOL)
-            return inputs[0] if node.attr["SrcT"].type in counts else None
+            is_counted = "SrcT" in node.attr and node.attr["SrcT"].type in counts
+            return inputs[0] if is_counted else None
         if node.op in ("Add", "AddV2", "Maximum", "Minimum"):
             # An epsilon or a bound beside the predictions.
             scalars = [self._graph.shape(other) == () for other in inputs]

@@ -153,6 +153,8 @@ def _squeeze(node: NodeDef, value: Array) -> Array:
 
 
 def _cast(node: NodeDef, value: Array) -> Array | None:
+    if "DstT" not in node.attr:
+        return None
     dtype = dtypes.of_number(node.attr["DstT"].type).numpy
     # From floats to whole numbers TensorFlow and numpy part where a value does not fit.
     exact = np.can_cast(value.dtype, dtype) or (value.dtype.kind == "f" and dtype.kind == "f")

@@ -84,7 +84,9 @@ def loop_contexts(source: Graph, nodes: Collection[str]) -> LoopContexts:
     loops: dict[str, str] = {}
     for name, node in source.nodes.items():
         known = fit(name)
-        if node.op in ("Enter", "RefEnter") and known is not None and known not in entered:
+        if node.op not in ("Enter", "RefEnter") or "frame_name" not in node.attr:
+            continue
+        if known is not None and known not in entered:
             frame = node.attr["frame_name"].s.decode("utf-8", "replace")
             loops.setdefault(frame, known)
     needed = [node for name, node in added.items() if name in entered]

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 from fuzzing.reading import refusals
+from fuzzing.readers import READERS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -130,6 +131,41 @@ def test_graphs_without_sense(tmp_path, meta, outputs, data):
                 overwrite=True,
             )
     assert meta.SerializeToString(deterministic=True) == before
+
+
+def without_one_attribute():
+    """Small sound graphs, each with one attribute of one node taken out."""
+    for files in READERS["graph-def"].seeds():
+        for data in files.values():
+            sound = GraphDef.FromString(data)
+            for node in sound.node:
+                for key in sorted(node.attr):
+                    changed = GraphDef()
+                    changed.CopyFrom(sound)
+                    del next(n for n in changed.node if n.name == node.name).attr[key]
+                    yield f"{node.name} {key}", changed
+
+
+def test_what_is_read_stays_as_it_is_whichever_attribute_it_lacks(tmp_path):
+    values = {name: np.zeros((2, 3), np.float32) for name in ("a", "b")}
+    count = 0
+    for what, graph_def in without_one_attribute():
+        before = graph_def.SerializeToString(deterministic=True)
+        graph = Graph(graph_def)
+        reads = {
+            "inspect": lambda graph=graph: exporters.inspect(graph),
+            "diff": lambda graph=graph: exporters.diff(graph, graph),
+            "freeze": lambda graph=graph: freeze(
+                graph, values, (), tmp_path / "m.pb", verify="structure", overwrite=True
+            ),
+            "thaw": lambda graph=graph: exporters.thaw(graph, tmp_path / "t", overwrite=True),
+        }
+        for name, read in reads.items():
+            with refusals():
+                read()
+            assert graph_def.SerializeToString(deterministic=True) == before, (what, name)
+        count += 1
+    assert count > 50
 
 
 @pytest.mark.parametrize("seed", range(4))
