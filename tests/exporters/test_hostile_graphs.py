@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from fuzzing.reading import refusals
 from fuzzing.readers import READERS
+from fuzzing.reading import refusals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
