@@ -29,6 +29,9 @@ from exporters.safety import refuse_unsafe, silence_prints
 
 Array = npt.NDArray[Any]
 
+_ASSIGNED_BYTES = 64 << 20
+"""Of values given to variables at once."""
+
 _HEADING = "Graph execution error:"
 _NODE = re.compile(r"\{\{(?:function_)?node ([^}]*)\}\}")
 _UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
@@ -183,10 +186,17 @@ class GraphRunner:
                     assign = tf.raw_ops.AssignVariableOp(resource=variable, value=holder)
                 else:
                     assign = tf.raw_ops.Assign(ref=variable, value=holder).op
-                assignments.append((assign, {holder: value}))
-            # A session that runs between two changes of its graph takes in the whole of it again.
-            for assign, feed in assignments:
-                self._session.run(assign, feed)
+                assignments.append((assign, holder, value))
+            # A session that runs between two changes of its graph takes in the whole of it again,
+            # and each new set of operations costs it a while: many at a time, and no copy of all.
+            while assignments:
+                chosen, feeds, size = [], {}, 0
+                while assignments and size < _ASSIGNED_BYTES:
+                    assign, holder, value = assignments.pop()
+                    chosen.append(assign)
+                    feeds[holder] = value
+                    size += value.nbytes
+                self._session.run(chosen, feeds)
 
     def run_dataset(
         self, make_dataset: Callable[[], Any]
