@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from checkpoints.errors import DownloadError
 from checkpoints.files import write_json, writing
+from checkpoints.numbers import whole_number
 from checkpoints.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -382,8 +383,7 @@ def _validator(response: Response) -> str | None:
 
 
 def _content_length(response: Response) -> int | None:
-    text = response.headers.get("Content-Length", "")
-    return int(text) if re.fullmatch(r"\d{1,18}", text) else None
+    return whole_number(response.headers.get("Content-Length", ""))
 
 
 def _retry_after(response: Response) -> float:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from checkpoints.family import Family
 from checkpoints.mapping import SavedVariables
+from checkpoints.numbers import whole_number
 
 STEP = "step"
 """The key under which files of arrays keep the step in their metadata."""
@@ -31,7 +30,5 @@ def step_of(saved: SavedVariables, family: Family | None = None) -> int | None:
     steps = [int(saved[name]) for name in step_variables(saved)]
     if steps:
         return max(steps)
-    text = saved.metadata.get(STEP, "")
-    if re.fullmatch(r"\d{1,18}", text):
-        return int(text)
-    return None if family is None else family.step
+    step = whole_number(saved.metadata.get(STEP, ""))
+    return step if step is not None or family is None else family.step

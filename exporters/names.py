@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from checkpoints.numbers import whole_number
+
 METADATA_NODE = "slimtune/metadata"
 """The Const string node of a .pb that holds class names, preprocessing and the like as JSON."""
 
 
 IMPORT_PREFIX = "import/"
 """What tf.import_graph_def puts before names where nobody chose another prefix."""
-
-
-_MOST_DIGITS = 18
-"""Of an output's index; more are part of a name, for all that is ever made of them."""
 
 
 class TensorName(NamedTuple):
@@ -50,10 +48,9 @@ def tensor_of(reference: str) -> TensorName:
     `x`, `x:0` and `^x` all give output 0 of x.
     """
     text = reference.strip().removeprefix("^")
-    node, colon, index = text.rpartition(":")
-    if colon and index.isascii() and index.isdigit() and len(index) <= _MOST_DIGITS:
-        return TensorName(node, int(index))
-    return TensorName(text)
+    node, colon, end = text.rpartition(":")
+    index = whole_number(end) if colon else None
+    return TensorName(text) if index is None else TensorName(node, index)
 
 
 def reference_to(tensor: TensorName) -> str:

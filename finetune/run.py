@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 from checkpoints import family
 from checkpoints.errors import RunError
 from checkpoints.files import atomic_directory, temporary_beside, write_json, write_text
+from checkpoints.numbers import whole_number
 from finetune.config import BROKEN_FILE, TrainConfig
 from finetune.training.option_checks import is_counting, is_number
 
@@ -299,5 +300,4 @@ def _step_of_index(file: Path) -> int:
 
 def step_of(prefix: Path) -> int:
     """N of `model.ckpt-N`; 0 where the name has none."""
-    number = prefix.name.rpartition("-")[2]
-    return int(number) if number.isdigit() else 0
+    return whole_number(prefix.name.rpartition("-")[2]) or 0

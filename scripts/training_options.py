@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from checkpoints.numbers import whole_number
 from scripts.verb import names_option, option_group
 
 OPTIMIZERS = ("adam", "rmsprop", "momentum", "sgd", "adagrad", "adadelta", "ftrl")
@@ -223,4 +224,5 @@ def given_options(recipe: str | None, options: Mapping[str, Any]) -> dict[str, A
 
 def _number(text: str) -> int | str:
     """A number where it is one; what is none is refused with the other options."""
-    return int(text) if text.isdecimal() else text
+    number = whole_number(text)
+    return text if number is None else number

@@ -8,6 +8,7 @@ from typing import Any
 
 from checkpoints.errors import GraphError
 from checkpoints.messages import FunctionDef, NodeDef
+from checkpoints.numbers import whole_number
 from exporters.calls import calls_of, producer_in_function
 from exporters.graph import Graph
 from exporters.names import TensorName, is_control, node_of, reference_to
@@ -184,7 +185,7 @@ class _Body:
 
     def _tensor(self, reference: str) -> TensorName:
         name, *rest = reference.split(":")
-        index = int(rest[-1]) if rest and rest[-1].isdigit() else 0
+        index = (whole_number(rest[-1]) if rest else None) or 0
         if name in self._arguments:
             if index >= len(self._arguments[name]):
                 raise self._misfit(f"{reference} is no argument")

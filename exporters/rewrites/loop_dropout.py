@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from checkpoints.errors import GraphError, counted
 from checkpoints.messages import FunctionDef, GraphDef, NodeDef
+from checkpoints.numbers import whole_number
 from exporters.calls import calls_of
 from exporters.graph import Graph
 from exporters.names import TensorName, is_control, node_of, reference_to, tensor_of
@@ -110,7 +111,7 @@ class _Body:
     def _tensor(self, reference: str) -> TensorName:
         """The tensor that a reference of the function means, and remembers how it is spelt."""
         name, *rest = reference.split(":")
-        index = int(rest[-1]) if rest and rest[-1].isdigit() else 0
+        index = (whole_number(rest[-1]) if rest else None) or 0
         if name in self._arguments:
             tensor = TensorName(name, index)
         else:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from checkpoints.errors import GraphError, UsageError
 from checkpoints.messages import DataType, GraphDef, NodeDef, TensorShapeProto
+from checkpoints.numbers import whole_number
 from exporters.graph import Graph
 from exporters.inspecting.endpoints import PLACEHOLDERS, resolve_tensor
 from exporters.names import TensorName, is_control, tensor_of
@@ -55,11 +56,13 @@ def parse_input(text: str) -> InputRequest:
     if not equals:
         return InputRequest(name.strip())
     sizes = [size.strip() for size in shape.split("x")]
-    if not all(size in _UNKNOWN or (size.isascii() and size.isdigit()) for size in sizes):
+    lengths = tuple(None if size in _UNKNOWN else whole_number(size) for size in sizes)
+    if any(
+        length is None and size not in _UNKNOWN for size, length in zip(sizes, lengths, strict=True)
+    ):
         raise UsageError(
             f"{text} gives no shape.", expected="NAME=?x224x224x3, ? for the batch", received=shape
         )
-    lengths = tuple(None if size in _UNKNOWN else int(size) for size in sizes)
     if 0 in lengths:
         raise UsageError(
             f"{text}: a dimension of 0 leaves nothing to feed.",

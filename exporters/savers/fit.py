@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from checkpoints.dtypes import name_of_number
 from checkpoints.messages import NodeDef
+from checkpoints.numbers import whole_number
 from exporters.graph import Graph, dimensions
 from exporters.names import node_of
 from exporters.ops import VARIABLES
@@ -41,7 +42,8 @@ def misfit(variable: NodeDef, part: bytes, header: Header) -> str | None:
     shape = dimensions(variable.attr["shape"].shape) if "shape" in variable.attr else None
     if part:
         *sizes, _ = part.decode("ascii", "replace").split() or [""]
-        shape = tuple(int(size) if size.isdecimal() else -1 for size in sizes)
+        numbers = map(whole_number, sizes)
+        shape = tuple(-1 if number is None else number for number in numbers)
     is_same = own == header.dtype.number or can_cast(own, header.dtype.number)
     if is_same and (
         shape is None

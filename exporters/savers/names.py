@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from checkpoints.numbers import whole_number
 from exporters.calls import calls_of, producer_in_function
 from exporters.constants import constant_value
 from exporters.graph import Graph
@@ -72,13 +73,11 @@ def _restored_key(nodes: dict[str, Any], reference: str) -> str | None:
     if node is None or node.op != "RestoreV2" or len(node.input) < 2:
         return None
     keys = nodes.get(producer_in_function(node.input[1]))
-    index = reference.rpartition(":")[2]
-    if keys is None or keys.op != "Const" or not index.isdecimal():
+    index = whole_number(reference.rpartition(":")[2])
+    if keys is None or keys.op != "Const" or index is None:
         return None
-    values = constant_value(keys).reshape(-1)
-    if int(index) >= len(values):
-        return None
-    value = values[int(index)]
+    values = constant_value(keys)
+    value = values.flat[index] if index < values.size else None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
 
 
@@ -86,10 +85,12 @@ def _names_of(graph: Graph, inputs: list[str], first: int) -> dict[str, str]:
     keys = graph.node(node_of(inputs[1])) if len(inputs) > first else None
     if keys is None or keys.op != "Const":
         return {}
-    names = [bytes(key).decode("utf-8", "replace") for key in constant_value(keys).reshape(-1)]
+    values = constant_value(keys)
+    if not values.dtype.hasobject:
+        return {}
     variables = [variable_behind(graph, reference) for reference in inputs[first:]]
     return {
-        variable.name: name
-        for variable, name in zip(variables, names, strict=False)
+        variable.name: key.decode("utf-8", "replace")
+        for variable, key in zip(variables, values.flat, strict=False)
         if variable is not None
     }

@@ -103,7 +103,8 @@ def _constant(
     if reference is not None:
         name = node_of(reference)
         present = constant_value(edits.node(name))
-        if present.reshape(-1).tolist() == values and (present.ndim == 0) == is_scalar:
+        is_like = present.size == len(values) and (present.ndim == 0) == is_scalar
+        if is_like and present.reshape(-1).tolist() == values:
             return reference
         if name in edits.added or edits.users[name] == [op]:
             set_texts(edits.edit(name), values, is_scalar)

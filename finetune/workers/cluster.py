@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints.errors import RunError, UsageError
+from checkpoints.numbers import whole_number
 from finetune.workers.port_claim import claim_port
 
 VARIABLE = "TF_CONFIG"
@@ -81,8 +82,7 @@ def address_parts(address: str) -> tuple[str, int]:
     if (
         not colon
         or not re.fullmatch(r"[^/\s@]+", host)
-        or not port.isdecimal()
-        or not 0 < int(port) < 65536
+        or not 0 < (whole_number(port) or 0) < 65536
     ):
         raise UsageError(
             f"{address!r} is no address of a process.",
@@ -156,8 +156,8 @@ def _from_tf_config(environment: Mapping[str, str]) -> tuple[tuple[str, ...], in
     if not isinstance(cluster, dict) or not all(map(_is_addresses, cluster.values())):
         raise _broken("names a cluster without addresses", cluster)
     kind, index = (task.get("type"), task.get("index")) if isinstance(task, dict) else (None, None)
-    if isinstance(index, str) and index.isdecimal():
-        index = int(index)
+    if isinstance(index, str):
+        index = whole_number(index)
     if not isinstance(kind, str) or not isinstance(index, int) or isinstance(index, bool):
         raise _broken("does not say which task this is", task)
     # An evaluator stands outside of the cluster that it evaluates.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import UnsupportedError, UsageError, counted
+from checkpoints.numbers import whole_number
 from scripts.classic.flags import Flag, Idle, classic, finish
 from scripts.main import main
 from scripts.output import Output
@@ -143,14 +144,15 @@ def _shapes(graph: Graph, inputs: Sequence[str]) -> dict[str, Shape]:
 def _numbers(text: str) -> Sequence[int]:
     from scripts.classic.nodes import comma_separated
 
-    words = comma_separated(text)
-    if not words or not all(word.isdecimal() for word in words):
+    numbers = [whole_number(word) for word in comma_separated(text)]
+    found = [number for number in numbers if number is not None]
+    if not found or len(found) < len(numbers):
         raise UsageError(
             "--placeholder_type_enum holds no numbers of dtypes.",
             expected="as in 1 (float32) or 1,4 (float32, uint8)",
             received=text,
         )
-    return [int(word) for word in words]
+    return found
 
 
 if __name__ == "__main__":

@@ -259,6 +259,7 @@ def test_drawn_digits_are_read_offline(offline):
     assert_frozen_answers_as_the_checkpoint(result, 1000)
 
 
+@pytest.mark.long
 def test_lenet_reads_drawn_digits(digits, tmp_path):
     result = finetune.mnist("lenet", tmp_path / "run", data=digits, steps=40, learning_rate=0.001)
     assert result.accuracy > 0.9

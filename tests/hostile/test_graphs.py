@@ -7,11 +7,12 @@ import pytest
 
 import exporters
 from checkpoints.errors import GraphError
-from checkpoints.messages import GraphDef
+from checkpoints.messages import GraphDef, MetaGraphDef
 from exporters.api import freeze
 from exporters.graph import Graph, read_graph
+from exporters.savers.names import saved_names
 
-FLOAT = 1
+FLOAT, STRING = 1, 7
 
 
 def net(weights=None):
@@ -57,6 +58,35 @@ def test_constants_that_are_no_number_stay(tmp_path):
     assert exporters.diff(written, Graph(net(weights))).is_equal
     thawed = exporters.thaw(written, tmp_path / "m.ckpt")
     assert [name for name in thawed.variables if name == "w"] == ["w"]
+
+
+def test_a_constant_without_a_value_stays_so(tmp_path):
+    graph = net(np.eye(2, dtype=np.float32))
+    graph.node.add(name="empty", op="Const").attr["dtype"].type = FLOAT
+    before = graph.SerializeToString(deterministic=True)
+    exporters.thaw(Graph(graph), tmp_path / "m.ckpt")
+    assert graph.SerializeToString(deterministic=True) == before
+    assert not read_graph(tmp_path / "m.ckpt.meta").nodes["empty"].attr["value"].HasField("tensor")
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2**40,)])
+@pytest.mark.parametrize("dtype", [FLOAT, STRING])
+def test_keys_of_a_saver_that_are_none_or_without_end(sizes, dtype):
+    meta = MetaGraphDef(graph_def=net())
+    keys = meta.graph_def.node.add(name="save/names", op="Const")
+    tensor = keys.attr["value"].tensor
+    tensor.dtype = dtype
+    for size in sizes:
+        tensor.tensor_shape.dim.add(size=size)
+    if dtype == STRING:
+        tensor.string_val.append(b"key")
+    inputs = ["save/Const", "save/names", "save/slices", "w"]
+    meta.graph_def.node.add(name="save/SaveV2", op="SaveV2", input=inputs)
+    for name in ("save/Const", "save/slices"):
+        meta.graph_def.node.add(name=name, op="Const")
+    meta.saver_def.save_tensor_name = "save/SaveV2"
+    names = saved_names(Graph(meta.graph_def, "meta-graph", None, meta))
+    assert names == ({"w": "key"} if dtype == STRING else {})
 
 
 @pytest.mark.parametrize("reference", ["x:" + "9" * 5000, "x/part_" + "9" * 5000])

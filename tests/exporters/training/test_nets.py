@@ -58,11 +58,33 @@ def inception_v3(depth_multiplier: float) -> Net:
 
 
 def resnet_v2_50(images: Any, training: bool) -> tuple[Any, dict[str, Any]]:
-    from tf_slim.nets import resnet_utils, resnet_v2
+    from tf_slim.nets import resnet_v2
+
+    return resnet(images, training, resnet_v2.resnet_v2_50)
+
+
+def resnet_v2_8(images: Any, training: bool) -> tuple[Any, dict[str, Any]]:
+    """The first and the last block of four, of one unit and a narrower one."""
+    from tf_slim.nets import resnet_v2
+
+    def build(images: Any, num_classes: None, is_training: bool) -> tuple[Any, dict[str, Any]]:
+        blocks = [
+            resnet_v2.resnet_v2_block("block1", base_depth=16, num_units=1, stride=2),
+            resnet_v2.resnet_v2_block("block4", base_depth=32, num_units=1, stride=1),
+        ]
+        return resnet_v2.resnet_v2(
+            images, blocks, num_classes, is_training, include_root_block=True
+        )
+
+    return resnet(images, training, build)
+
+
+def resnet(images: Any, training: bool, build: Callable[..., Any]) -> tuple[Any, dict[str, Any]]:
+    from tf_slim.nets import resnet_utils
 
     slim = load_slim()
     with slim.arg_scope(resnet_utils.resnet_arg_scope(batch_norm_decay=0.5)):
-        net, end_points = resnet_v2.resnet_v2_50(images, None, is_training=training)
+        net, end_points = build(images, None, is_training=training)
         net = load_tensorflow().squeeze(net, [1, 2])
         net = slim.dropout(net, 0.8, is_training=training, scope="dropout")
         logits = slim.fully_connected(net, CLASSES, activation_fn=None, scope="logits")
@@ -217,7 +239,8 @@ def run(path: Path, images: np.ndarray, batch_size: int, fetches: list[str]) -> 
 @pytest.mark.parametrize(
     ("net", "size"),
     [
-        pytest.param(inception_v3(0.25), 149, id="inception_v3"),
+        pytest.param(resnet_v2_8, 49, id="resnet_v2_8"),
+        pytest.param(inception_v3(0.25), 149, id="inception_v3", marks=pytest.mark.long),
         pytest.param(resnet_v2_50, 49, id="resnet_v2_50", marks=pytest.mark.long),
         pytest.param(inception_v3(1.0), 299, id="inception_v3-full", marks=pytest.mark.long),
         pytest.param(resnet_v2_50, 224, id="resnet_v2_50-full", marks=pytest.mark.long),
