@@ -161,7 +161,7 @@ class Preprocessing:
                 int(value["image_size"]),
                 float(value.get("central_fraction", 0.875)),
             )
-        except (KeyError, TypeError, ValueError, UsageError) as err:
+        except (KeyError, TypeError, ValueError, OverflowError, UsageError) as err:
             raise UnsupportedError(
                 "The model's preprocessing is described in a way this version does not know.",
                 expected=f"{', '.join(_STORED)}",

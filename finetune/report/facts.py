@@ -234,7 +234,7 @@ def read_plan(file: Path) -> StoredPlan:
             phases=tuple(_phase(phase) for phase in stored.get("phases", ())),
             precision=None if stored.get("precision") is None else str(stored["precision"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _unlike(file, "net, checkpoint, trainable, variables and unused", error) from error
 
 

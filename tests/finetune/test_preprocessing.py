@@ -306,6 +306,8 @@ def test_the_description_in_json():
         {"name": "inception"},
         {"name": "sharpen", "image_size": 8},
         {"name": "vgg", "image_size": "large"},
+        {"name": "vgg", "image_size": float("inf")},
+        {"name": "vgg", "image_size": 8, "central_fraction": 10**400},
         {"name": "vgg", "image_size": 8, "mixup": 0.2},
     ],
 )

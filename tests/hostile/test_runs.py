@@ -8,6 +8,7 @@ import pytest
 
 from checkpoints.errors import RunError
 from finetune.config import TrainConfig
+from finetune.report.facts import read_plan
 from finetune.run import Run
 
 CONFIG = {"data": "d", "run": "r", "total_steps": 10}
@@ -44,6 +45,15 @@ def test_a_step_of_more_digits_than_python_converts(tmp_path):
     )
     with pytest.raises(RunError, match="holds options that do not fit"):
         Run(tmp_path).read_config()
+
+
+def test_a_plan_with_sizes_without_end(tmp_path):
+    variable = {"name": "v", "shape": [float("inf")], "state": "frozen", "origin": "restored"}
+    plan = {"net": "n", "checkpoint": None, "trainable": [], "unused": []}
+    plan["variables"] = [{**variable, "optimised": False}]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(RunError, match=r"plan\.json is not what train writes"):
+        read_plan(tmp_path / "plan.json")
 
 
 def test_metrics_whose_steps_are_none_are_forgotten(tmp_path):
