@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,8 @@ import numpy.typing as npt
 
 from checkpoints.errors import DataError, NotFoundError, UsageError, listed
 from exporters.runtime import load_tensorflow
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +173,7 @@ def _numbers(
             wanted = f"one of {', '.join(map(repr, categories))}"
             value = categories.get(text or default)
         else:
-            wanted = "a whole number" if isinstance(default, int) else "a number"
+            wanted = "a whole number" if isinstance(default, int) else "a number of 32 bits"
             value = default if not text else _number(text, isinstance(default, int))
         if value is None:
             problems.append(f"line {line}, column {column}: {text!r} is not {wanted}")
@@ -186,4 +187,4 @@ def _number(text: str, whole: bool) -> float | None:
     except ValueError:
         return None
     # Beyond 2^53 a float64 would hold another whole number.
-    return value if (abs(value) <= 1 << 53 if whole else math.isfinite(value)) else None
+    return value if abs(value) <= (1 << 53 if whole else _LARGEST) else None

@@ -189,7 +189,8 @@ def upright_size(path: Place) -> tuple[int, int] | None:
             with path.open("rb") as file, Image.open(file, formats=_known_formats()) as image:
                 width, height = image.size
                 return (width, height) if _orientation(image) >= 5 else (height, width)
-    except (*_DECODER_ERRORS, Image.DecompressionBombError, NotFoundError):
+    except (*_DECODER_ERRORS, Image.DecompressionBombError, NotFoundError, MemoryError):
+        # Pillow asks for as much memory for a part of a PNG as the part says to have bytes.
         return None
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import resource
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from checkpoints.errors import DataError
 from finetune.datasets.dataset import read_dataset
 from finetune.datasets.labels import read_labels_file
+from finetune.datasets.pictures import upright_size
 from finetune.datasets.records import make_example, parse_example
 from finetune.datasets.sources.names import natural_order
 from finetune.datasets.sources.record_layouts import read_layout
@@ -55,3 +59,18 @@ def test_dataset_json(tmp_path, what):
     (tmp_path / "dataset.json").write_text(text)
     with pytest.raises(DataError, match=message):
         read_dataset(tmp_path)
+
+
+def test_a_png_whose_part_says_to_be_larger_than_it_is(tmp_path):
+    path = tmp_path / "a.png"
+    Image.new("RGB", (4, 3)).save(path)
+    data = path.read_bytes()
+    place = data.index(b"IDAT")
+    path.write_bytes(data[: place - 4] + b"\x7f\xff\xff\xff" + data[place:])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20), limits[1]))
+    try:
+        assert upright_size(path) in (None, (3, 4))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)

@@ -10,6 +10,7 @@ import csv
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -141,8 +142,9 @@ def _lines(
 
 def _refuse_other_names(path: Path, root: Place, first: list[str]) -> None:
     """A first line without our names is one of a picture, or it has other names."""
-    if "\0" not in first[0] and (root / first[0]).is_file():
-        return
+    with suppress(OSError):  # longer than any name of a file
+        if "\0" not in first[0] and (root / first[0]).is_file():
+            return
     raise DataError(
         f"The first line of {path} names neither the columns nor a picture that is there.",
         expected=f"path,label and, if need be, split and {','.join(_BOX)}, with commas",

@@ -52,18 +52,18 @@ def test_a_mark_quotes_blanks_and_no_header(tmp_path):
 
 
 def test_what_is_wrong_is_told_with_its_lines(tmp_path):
-    text = "a,b,c,d\n1,2,x,0\n1,,Yes,0\n1,2,No,1.5\n1,nan,No,0\n1,2,No\n1,1e999,No,0\n"
+    text = "a,b,c,d\n1,2,x,0\n1,,Yes,0\n1,2,No,1.5\n1,nan,No,0\n1,2,No\n1,1e39,No,0\n"
     with pytest.raises(DataError) as caught:
         read_numeric_csv(
             write(tmp_path, text), [0.0, None, "No", 0], categories={"No": 0, "Yes": 1}
         )
     assert caught.value.message.split("\n")[1:] == [
         "  line 2, column 2: 'x' is not one of 'No', 'Yes'",
-        "  line 3, column 1: '' is not a number",
+        "  line 3, column 1: '' is not a number of 32 bits",
         "  line 4, column 3: '1.5' is not a whole number",
-        "  line 5, column 1: 'nan' is not a number",
+        "  line 5, column 1: 'nan' is not a number of 32 bits",
         "  line 6: 3 cells, not 4",
-        "  line 7, column 1: '1e999' is not a number",
+        "  line 7, column 1: '1e39' is not a number of 32 bits",
     ]
 
 

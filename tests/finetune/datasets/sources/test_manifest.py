@@ -190,6 +190,7 @@ def test_wrong_lines_are_all_told_with_their_numbers(refused):
     [
         ("0.jpg,a,b,c\n", "path is missing, label is missing"),
         ("file,class\n0.jpg,a\n", "names neither the columns nor a picture that is there"),
+        (f"{'a' * 5000},class\n", "names neither the columns nor a picture that is there"),
         ("path;label\n0.jpg;a\n", "path is missing, label is missing"),
         ("path,label,label\n0.jpg,a,b\n", "label comes twice"),
         ("path,label,x0,y0,x1\n0.jpg,a,1,1,2\n", "y1 is missing"),
