@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -120,11 +121,14 @@ def test_a_full_disk(try_writing, mount, scene, over):
     for part in (0.0, 0.3, 0.6, 0.9):
         trial.remove()
         trial.folder.mkdir()
-        room = PAGE * (old + int(part * new))
+        # A page is taken by a file without a name: a size of 0 would be no limit.
+        room = PAGE * (old + int(part * new) + 1)
         mount(trial.folder, "-t", "tmpfs", "-o", f"size={room}", "tmpfs")
-        trial.begin_from_before()
-        refusals += refused_here(trial, "No space left on device")
-        trial.judge()
+        with tempfile.TemporaryFile(dir=trial.folder, buffering=0) as taken:
+            taken.write(bytes(PAGE))
+            trial.begin_from_before()
+            refusals += refused_here(trial, "No space left on device")
+            trial.judge()
         mount.unmount()
     assert refusals
     trial.begin_from_before()
