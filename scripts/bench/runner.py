@@ -37,7 +37,7 @@ def run_groups(names: Sequence[str], *, quick: bool = False, progress: Progress 
     for name in names:
         group = importlib.import_module(GROUPS[name])
         with tempfile.TemporaryDirectory(prefix=f"slimtune-bench-{name}-") as directory:
-            cases: list[Case] = group.cases(Path(directory), progress)
+            cases: list[Case] = group.cases(Path(directory), quick, progress)
             for case in cases:
                 if quick and not case.in_quick:
                     continue

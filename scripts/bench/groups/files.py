@@ -39,7 +39,7 @@ class Files:
     output: str
 
 
-def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
+def cases(directory: Path, quick: bool, progress: Progress = SILENT) -> list[Case]:
     """Makes Inception-v3's files in `directory` (0.4 GB) and the cases on them."""
     with progress.task("Writing Inception-v3's checkpoints with TensorFlow", None):
         run_work(python("scripts.bench.groups.inception_files", directory), directory)

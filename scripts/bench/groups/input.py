@@ -22,7 +22,7 @@ WIDTH, HEIGHT = 500, 375
 NET_SIZE = 299
 
 
-def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
+def cases(directory: Path, quick: bool, progress: Progress = SILENT) -> list[Case]:
     """Draws the pictures in `directory` (0.2 GB) and makes the cases on them."""
     draw_pictures(directory, PICTURES, progress)
     return cases_on(directory, PICTURES, NET_SIZE)

@@ -55,10 +55,11 @@ class Form:
 
 _OURS, _PEERS = "scripts.bench.groups.serve_pictures", "scripts.bench.peers.serve_pictures"
 
+GRAPH = Form(
+    "pb", f"{_OURS}:serve_graph", "Session on freeze_graph's file", f"{_PEERS}:session", AHEAD
+)
 FORMS = (
-    Form(
-        "pb", f"{_OURS}:serve_graph", "Session on freeze_graph's file", f"{_PEERS}:session", AHEAD
-    ),
+    GRAPH,
     Form(
         "tflite",
         f"{_OURS}:serve_other",
@@ -78,15 +79,18 @@ FORMS = (
 )
 
 
-def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
-    """Makes Inception-v3 and its six files in `directory` (1 GB) and the cases on them."""
+def cases(directory: Path, quick: bool, progress: Progress = SILENT) -> list[Case]:
+    """Makes Inception-v3 and its files in `directory` (1 GB) and the cases on them.
+
+    The short form has frozen graphs alone: converters take minutes for the others.
+    """
     with progress.task("Writing Inception-v3's checkpoints with TensorFlow", None):
         run_work(python("scripts.bench.groups.inception_files", directory), directory)
     frozen = directory / "peer.pb"
     with progress.task("Freezing its graph with freeze_graph", None):
         run_work(_freeze(directory / "v2" / "model.ckpt", frozen), directory)
     for form in FORMS:
-        if _missing(form) is not None:
+        if _missing(form) is not None or (quick and form is not GRAPH):
             continue
         with progress.task(f"Writing .{form.name} with slimtune and its peer", None):
             for program in _writers(form, frozen, directory):
@@ -125,7 +129,7 @@ def _writers(form: Form, frozen: Path, directory: Path) -> list[Command]:
 
 
 def cases_on(directory: Path, input_name: str, output: str, size: int) -> list[Case]:
-    """The cases on any net's files: whole batches in the short form, single pictures in the long.
+    """The cases on any net's files: whole batches, and single pictures.
 
     Args:
       directory: holds `ours` and `peer` with each form's ending.
@@ -152,7 +156,7 @@ def _case(form: Form, directory: Path, arguments: tuple[str, ...], batch: int) -
         ours=Contender("slimtune", ours),
         peers=(Peer(form.peer, theirs, form.target),),
         check=same_probabilities,
-        in_quick=batch > 1,
+        in_quick=form is GRAPH and batch > 1,
         skipped=_missing(form),
         items=(PICTURES, "pictures"),
     )

@@ -43,7 +43,7 @@ TORCH_PYTHON = "SLIMTUNE_BENCH_TORCH_PYTHON"
 """Environment variable: the Python interpreter that has torch and timm."""
 
 
-def cases(directory: Path, progress: Progress = SILENT) -> list[Case]:
+def cases(directory: Path, quick: bool, progress: Progress = SILENT) -> list[Case]:
     """Draws the pictures, writes Inception-v3's weights (0.6 GB together), and makes the cases."""
     draw_pictures(directory, PICTURES, progress)
     with progress.task("Writing Inception-v3's checkpoint with TensorFlow", None):
@@ -87,7 +87,6 @@ def cases_on(dataset: Path, checkpoint: Path, net: str, size: int) -> list[Case]
             ours=Contender("slimtune's step", all_layers("piped")),
             peers=(Peer("bare session step", all_layers("bare"), BARE_TARGET),),
             check=same_work(tolerance=SAME_LOSS),
-            in_quick=False,
             most_rounds=ROUNDS,
             warm_up=False,
         ),
@@ -117,7 +116,7 @@ def cases_on(dataset: Path, checkpoint: Path, net: str, size: int) -> list[Case]
 
         peer = Peer(name, step("head", HEAD_BATCH, part, 1), AHEAD, times=PEER_SHARE)
         found += [
-            _head_case(f"{name.lower()}-head", head, peer, in_quick=False, skipped=skipped),
+            _head_case(f"{name.lower()}-head", head, peer, skipped=skipped),
             Case(
                 name=f"{name.lower()}-all",
                 title=f"a step of all layers on {BATCH} pictures",
@@ -178,9 +177,7 @@ def same_work(times: int = 1, tolerance: float | None = None) -> Check:
     return check
 
 
-def _head_case(
-    name: str, ours: Contender, peer: Peer, in_quick: bool = True, skipped: str | None = None
-) -> Case:
+def _head_case(name: str, ours: Contender, peer: Peer, skipped: str | None = None) -> Case:
     """Head training: features once and steps on them, against the whole net in every step."""
     return Case(
         name=name,
@@ -188,7 +185,7 @@ def _head_case(
         ours=ours,
         peers=(peer,),
         check=same_work(PEER_SHARE),
-        in_quick=in_quick,
+        in_quick=False,
         most_rounds=1,
         warm_up=False,
         skipped=skipped,

@@ -15,7 +15,7 @@ GROUP = """
 import sys
 from scripts.bench.case import Case, Command, Contender, Peer
 
-def cases(directory, progress):
+def cases(directory, quick, progress):
     ours, peer = (Command((sys.executable, "-S", "-c", code)) for code in {codes!r})
     return [
         Case("tiny", "do nothing", Contender("A", ours), (Peer("B", peer),)),

@@ -100,7 +100,7 @@ def test_groups_run_in_a_directory_of_their_own_that_goes_away(tmp_path, monkeyp
         "import sys\n"
         "from scripts.bench.case import Case, Command, Contender, Peer\n"
         "directories = []\n"
-        "def cases(directory, progress):\n"
+        "def cases(directory, quick, progress):\n"
         "    directories.append(directory)\n"
         "    here = Command((sys.executable, '-S', '-c', 'import os; print(os.getcwd())'))\n"
         "    def check(printed):\n"
@@ -133,7 +133,7 @@ def test_a_case_may_do_without_the_round_that_does_not_count(tmp_path):
 def test_a_case_that_cannot_be_measured_is_told_and_not_run(tmp_path, monkeypatch):
     class Group:
         @staticmethod
-        def cases(directory, progress):
+        def cases(directory, quick, progress):
             return [replace(logging_case(tmp_path), skipped="no such CPU")]
 
     monkeypatch.setattr(runner.importlib, "import_module", lambda name: Group)
