@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 
 from finetune.evaluating.averages_lag import Lag
 from finetune.evaluating.calibration import Calibration, calibrate
+from finetune.evaluating.confusion import Confusion
 from finetune.evaluating.intervals import wilson_interval
 
 TOP = 5
 
 MISTAKES = 20
 """How many of the most confident mistakes are named."""
+
+MATRIX_CLASSES = 1_000
+"""Of more classes a run's evaluation.json has no matrix."""
 
 MOVING_AVERAGES, BATCH = "moving-averages", "batch"
 """What batch norm normalised by."""
@@ -89,9 +93,11 @@ class Evaluation:
 
     def confusion(self) -> NDArray[np.int64]:
         """int64 [classes, classes]: row true, column predicted."""
-        size = len(self.classes)
-        flat = np.bincount(self.labels * size + self.predicted, minlength=size * size)
-        return flat.reshape(size, size)
+        return self.confusion_pairs().matrix()
+
+    def confusion_pairs(self) -> Confusion:
+        """The same without what never happened."""
+        return Confusion.of_answers(self.labels, self.predicted, len(self.classes))
 
     def per_class(self) -> list[dict[str, Any]]:
         """Count, precision, recall, its 95 % interval, and F1 of each class.
@@ -99,12 +105,11 @@ class Evaluation:
         None where nothing defines a figure: precision of a class that was never said, recall of
         one without pictures, F1 of one with neither.
         """
-        confusion = self.confusion()
-        right = confusion.diagonal()
+        found = self.confusion_pairs()
         return [
             class_figures(name, int(hits), int(count), int(said))
             for name, hits, count, said in zip(
-                self.classes, right, confusion.sum(axis=1), confusion.sum(axis=0), strict=True
+                self.classes, found.right, found.pictures, found.called, strict=True
             )
         ]
 
@@ -140,16 +145,14 @@ class Evaluation:
         Args:
           limit: how many at most.
         """
-        confusion = self.confusion()
-        totals = confusion.sum(axis=1)
-        wrong = confusion.copy()
-        np.fill_diagonal(wrong, 0)
-        places = np.argsort(-wrong, axis=None, kind="stable")[:limit]
-        pairs = [divmod(int(place), len(self.classes)) for place in places]
+        confusion = self.confusion_pairs()
+        totals, wrong = confusion.pictures, confusion.wrong()
+        order = np.argsort(-wrong.counts, kind="stable")[:limit]
         return [
-            (self.classes[true], self.classes[said], int(wrong[true, said]), int(totals[true]))
-            for true, said in pairs
-            if wrong[true, said]
+            (self.classes[true], self.classes[said], int(count), int(totals[true]))
+            for true, said, count in zip(
+                wrong.true[order], wrong.said[order], wrong.counts[order], strict=True
+            )
         ]
 
     def path_of(self, name: str) -> str:
@@ -157,7 +160,11 @@ class Evaluation:
         return name if self.folder is None else str(self.folder / name)
 
     def as_json(self, pictures: bool = False) -> dict[str, Any]:
-        """What `evaluate --json` prints; with `pictures`, each picture's answer too."""
+        """What `evaluate --json` prints; with `pictures`, each picture's answer too.
+
+        Of more than MATRIX_CLASSES classes these stand for the matrix, which would be larger.
+        """
+        has_matrix = not pictures or len(self.classes) <= MATRIX_CLASSES
         value: dict[str, Any] = {
             "split": self.split,
             "step": self.step,
@@ -167,7 +174,7 @@ class Evaluation:
             "top5": self.top5,
             "classes": list(self.classes),
             "per_class": self.per_class(),
-            "confusion": self.confusion().tolist(),
+            "confusion": self.confusion().tolist() if has_matrix else None,
             "calibration": self.calibration().as_json(),
             "mistakes": self.mistakes(),
             "statistics": self.statistics,

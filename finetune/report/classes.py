@@ -70,9 +70,9 @@ def matrix(scores: Scores) -> list[tuple[str, list[Cell]]] | None:
     """The rows of the matrix, each with the true class's name; None for too many classes."""
     if len(scores.classes) > MATRIX_CLASSES:
         return None
-    rows = []
+    rows, counted = [], scores.confusion.matrix()
     for row, name in enumerate(scores.classes):
-        counts = scores.confusion[row]
+        counts = counted[row]
         total = max(1, int(counts.sum()))
         cells = [
             Cell(int(count), int(count) / total, row == column, scores.classes[column])
@@ -84,11 +84,8 @@ def matrix(scores: Scores) -> list[tuple[str, list[Cell]]] | None:
 
 def worst_pairs(scores: Scores) -> tuple[list[Pair], int]:
     """The commonest confusions, most pictures first, and how many pairs there are in all."""
-    wrong = scores.confusion.copy()
-    np.fill_diagonal(wrong, 0)
-    totals = scores.confusion.sum(axis=1)
-    true, predicted = np.nonzero(wrong)
-    counts = wrong[true, predicted]
+    wrong, totals = scores.confusion.wrong(), scores.confusion.pictures
+    true, predicted, counts = wrong.true, wrong.said, wrong.counts
     # The same number of pictures weighs more in a small class.
     order = np.lexsort((-counts / totals[true], -counts))
     limit = PAIRS if len(scores.classes) <= MATRIX_CLASSES else PAIRS_WITHOUT_MATRIX
@@ -106,9 +103,8 @@ def worst_pairs(scores: Scores) -> tuple[list[Pair], int]:
 
 def class_rows(scores: Scores) -> tuple[list[ClassRow], int]:
     """The classes, lowest recall first, those without pictures last; and how many are left out."""
-    right = scores.confusion.diagonal()
-    counts = scores.confusion.sum(axis=1)
-    called = scores.confusion.sum(axis=0)
+    found = scores.confusion
+    right, counts, called = found.right, found.pictures, found.called
     rows = [
         ClassRow(
             name,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkpoints.errors import RunError
 from finetune.config import TrainConfig
 from finetune.evaluating.averages_lag import Lag
+from finetune.evaluating.confusion import Confusion
 from finetune.report.several import SeveralScores, several_scores
 from finetune.run import Run, read_json
 
@@ -50,7 +50,7 @@ class Scores:
       split: what was evaluated.
       step: of the model, or None.
       classes: class names.
-      confusion: int64 [classes, classes]: row true, column predicted; at least one picture.
+      confusion: what was taken for what; at least one picture.
       top5: share of pictures whose class is among the five most probable, or None.
       answers: the answer for each picture, or empty where the file has none.
       lag: how far moving averages of batch norm fall short, where they plainly do, or None.
@@ -59,7 +59,7 @@ class Scores:
     split: str
     step: int | None
     classes: tuple[str, ...]
-    confusion: NDArray[np.int64]
+    confusion: Confusion
     top5: float | None
     answers: tuple[Answer, ...]
     lag: Lag | None = None
@@ -67,12 +67,12 @@ class Scores:
     @property
     def count(self) -> int:
         """How many pictures."""
-        return int(self.confusion.sum())
+        return int(self.confusion.counts.sum())
 
     @property
     def right(self) -> int:
         """How many of them were called by their class."""
-        return int(self.confusion.trace())
+        return int(self.confusion.right.sum())
 
     @property
     def accuracy(self) -> float:
@@ -82,7 +82,7 @@ class Scores:
     @property
     def commonest_share(self) -> float:
         """The accuracy of always naming the commonest class."""
-        return int(self.confusion.sum(axis=1).max()) / self.count
+        return int(self.confusion.pictures.max()) / self.count
 
 
 @dataclass(frozen=True)
@@ -269,24 +269,38 @@ def read_scores(file: Path) -> Scores | SeveralScores:
         if stored.get("multi_label") is True:
             return several_scores(stored, _lag(stored.get("averages_lag")))
         classes = tuple(str(name) for name in stored["classes"])
-        confusion = np.array(stored["confusion"], np.int64)
-        if confusion.shape != (len(classes), len(classes)):
-            raise ValueError(f"a confusion matrix {list(confusion.shape)}, {len(classes)} classes")
-        if (confusion < 0).any() or confusion.sum() < 1:
-            raise ValueError("a confusion matrix without pictures")
+        answers = _answers(stored.get("pictures", ()), len(classes))
         step = stored.get("step")
         top5 = stored.get("top5")
         return Scores(
             split=str(stored["split"]),
             step=None if step is None else int(step),
             classes=classes,
-            confusion=confusion,
+            confusion=_confusion(stored["confusion"], answers, len(classes)),
             top5=None if top5 is None else float(top5),
-            answers=_answers(stored.get("pictures", ()), len(classes)),
+            answers=answers,
             lag=_lag(stored.get("averages_lag")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _unlike(file, "split, classes, confusion and pictures", error) from error
+
+
+def _confusion(
+    stored: Sequence[Sequence[int]] | None, answers: Sequence[Answer], classes: int
+) -> Confusion:
+    """From the matrix, or from the answers where it was too large to be stored beside them."""
+    if stored is None:
+        labels = np.array([answer.label for answer in answers], np.int64)
+        predicted = np.array([answer.predicted for answer in answers], np.int64)
+        found = Confusion.of_answers(labels, predicted, classes)
+    else:
+        matrix = np.array(stored, np.int64)
+        if matrix.shape != (classes, classes):
+            raise ValueError(f"a confusion matrix {list(matrix.shape)}, {classes} classes")
+        found = Confusion.of_matrix(matrix)
+    if (found.counts < 0).any() or found.counts.sum() < 1:
+        raise ValueError("a confusion matrix without pictures")
+    return found
 
 
 def _lag(stored: Mapping[str, Any] | None) -> Lag | None:

@@ -30,6 +30,9 @@ VARIANCE_FLOOR = 0.05
 MAX_NUMBERS = 1 << 26
 """Features, and pictures times classes, that are fitted at most; of more, pictures are drawn."""
 
+FEWEST_OF_A_CLASS = 4
+"""Pictures, on average; with fewer of them drawn such a start knows too little."""
+
 _SCALES = tuple(1.25**power for power in range(28))
 _SMALLEST_LEFT_OUT = 1e-3
 
@@ -140,6 +143,12 @@ def start_head(
     weights, biases = head
     classes = biases.shape[0]
     most = max(1, MAX_NUMBERS // max(math.prod(batches.cut.shape.as_list()[1:]), classes))
+    if config.init is None and most < min(batches.pictures, FEWEST_OF_A_CLASS * classes):
+        progress.say(
+            f"The head starts at random: of {batches.pictures:,} pictures ridge regression would take "
+            f"{most:,}, too few of {classes:,} classes."
+        )
+        return False
     features, labels = batches.plain_features(most)
     start = fit_head(features.reshape(len(features), -1), labels, classes)
     values = {

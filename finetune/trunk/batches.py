@@ -55,6 +55,7 @@ class StepBatches:
     Attributes:
       images: tensor of pictures, float32 [batch, size, size, channels]; of several processes each
         has its own rows.
+      pictures: how many there are to train on.
       labels: tensor of their classes, int64 [batch]; where pictures may have several, 0 or 1 for
         each, int64 [batch, classes].
       cut: the tensor that steps are fed instead of pictures, or None.
@@ -91,6 +92,7 @@ class StepBatches:
         self._progress = progress
         self._workers = workers
         self._part = workers.part(config.batch_size)
+        self.pictures = dataset.split("train").count
         size, batch = preprocessing.image_size, self._part.rows
         several = [len(dataset.classes)] if dataset.multi_label else []
         self._iterator = v1.data.Iterator.from_structure(

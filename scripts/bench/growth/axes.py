@@ -173,7 +173,8 @@ AXES = (
                     *("--checkpoint", "sample", "--steps", "5", "--cache", "off", *_OVER),
                 ),
             ),
-            Job("evaluate", _slimtune("evaluate", "{}/run", "{}/data", "--json")),
+            # As text: --json prints the matrix of confusions, classes times classes.
+            Job("evaluate", _slimtune("evaluate", "{}/run", "{}/data")),
             Job("report", _slimtune("report", "{}/run", "--json")),
             Job("export", _slimtune("convert", "{}/run", "{}/model.pb", *_OVER)),
         ),

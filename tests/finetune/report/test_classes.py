@@ -1,5 +1,6 @@
 import numpy as np
 
+from finetune.evaluating.confusion import Confusion
 from finetune.report.classes import MAX_ROWS, class_rows, matrix, worst_pairs
 from finetune.report.facts import Scores
 
@@ -8,7 +9,7 @@ def scores(confusion):
     confusion = np.array(confusion, np.int64)
     names = tuple("abcdefgh"[: len(confusion)]) if len(confusion) < 9 else None
     return Scores(
-        "val", 1, names or tuple(map(str, range(len(confusion)))), confusion, None, ()
+        "val", 1, names or tuple(map(str, range(len(confusion)))), Confusion.of_matrix(confusion), None, ()
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ def test_what_the_files_of_a_run_say(make_run):
     assert facts.classes == made.evaluation.classes
     assert (facts.step, facts.total_steps, facts.config.batch_size) == (20, 20, 4)
     assert facts.scores.accuracy == made.evaluation.accuracy
-    assert facts.scores.confusion.tolist() == made.evaluation.confusion().tolist()
+    assert facts.scores.confusion.matrix().tolist() == made.evaluation.confusion().tolist()
     assert [a.name for a in facts.scores.answers] == list(made.evaluation.names)
     assert (facts.plan.parameters, facts.plan.trained_parameters) == (28, 12)
     assert [v.name for v in facts.plan.frozen] == [

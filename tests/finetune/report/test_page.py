@@ -133,6 +133,14 @@ def test_hostile_names_come_out_as_text(make_run, predictions):
     assert any(title.startswith("<script>alert(1)< called") for title in titles)
 
 
+def test_without_the_matrix_the_answers_give_it(make_run, predictions):
+    made = make_run()
+    before = written(made.path, predictions=predictions).text
+    file = made.path / "evaluation.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "confusion": None}))
+    assert written(made.path, predictions=predictions).text == before
+
+
 def test_signs_that_hide_or_turn_text_are_made_visible(make_run):
     made = make_run()
     file = made.path / "evaluation.json"

@@ -220,6 +220,10 @@ def test_a_head_starts_from_so_many_pictures_as_memory_is_meant_for(fit, heard, 
     channels = drawn[0][0].shape[1]
     monkeypatch.setattr(head_start, "MAX_NUMBERS", 20 * channels + 1)
     fit("some", cache=store)
+    monkeypatch.setattr(head_start, "MAX_NUMBERS", 11 * channels)
+    fit("random", cache=store)
+    said = "starts at random: of 44 pictures ridge regression would take 11, too few of 3 classes"
+    assert any(said in line for line in heard.said)
     (every, labels), (some, theirs) = drawn
     assert (len(every), len(some)) == (44, 20)
     nearest = [int(np.abs(every - row).max(axis=1).argmin()) for row in some]
