@@ -205,7 +205,7 @@ def test_a_head_starts_from_ridge_regression_unless_told_not_to(fit, heard):
         fit("refused", init="prototypes", trainable=("Tiny/Conv2d_10", "Tiny/Logits"))
 
 
-@pytest.mark.parametrize("store", ["auto", "off"])
+@pytest.mark.parametrize("store", ["auto", pytest.param("off", marks=pytest.mark.long)])
 def test_a_head_starts_from_so_many_pictures_as_memory_is_meant_for(fit, heard, monkeypatch, store):
     drawn = []
 

@@ -112,7 +112,7 @@ def tiny_files(tmp_path_factory):
         pytest.param("read-v1", "sum of all values' words", marks=pytest.mark.long),
         ("freeze", "answers to the same pictures, bit for bit"),
         pytest.param("convert", "values of 3 variables", marks=pytest.mark.long),
-        ("convert-v1", "values of 3 variables"),
+        pytest.param("convert-v1", "values of 3 variables", marks=pytest.mark.long),
     ],
 )
 def test_slimtune_and_tensorflow_come_to_the_same_result(tiny_files, tmp_path, name, equal):
