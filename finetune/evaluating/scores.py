@@ -83,8 +83,13 @@ class Evaluation:
         """Share of pictures whose class is among the five most probable; None up to 5 classes."""
         if len(self.classes) <= TOP:
             return None
-        order = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :TOP]
-        return float((order == self.labels[:, None]).any(axis=1).mean())
+        own = self.probabilities[np.arange(self.count), self.labels]
+        # Of equals the lower class stands first, as in `predicted`.
+        ahead = [
+            int((row > mine).sum() + (row[:label] == mine).sum())
+            for row, mine, label in zip(self.probabilities, own, self.labels, strict=True)
+        ]
+        return float(((np.array(ahead) < TOP) & ~np.isnan(own)).mean())
 
     def agreement(self, other: Evaluation) -> float:
         """Share of pictures of which both say the same."""

@@ -121,7 +121,8 @@ def command(
         progress=output,
     )
     output.result(
-        {"model": model, "data": data, **found.as_json()},
+        # Of thousands of classes the matrix in it takes gigabytes.
+        {"model": model, "data": data, **found.as_json()} if output.as_json else {},
         class_table(found),
         *_notes(found),
         f"{model}{_step(found)}: {summary(found)}.",
@@ -170,7 +171,7 @@ def _watch(
         {
             "model": model,
             "data": data,
-            "results": [found.as_json() for found in watched.results],
+            "results": [found.as_json() for found in watched.results] if output.as_json else [],
             "skipped": watched.skipped,
             "ended": watched.ended,
         },

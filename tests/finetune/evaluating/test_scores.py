@@ -91,6 +91,8 @@ def test_top_5_means_something_with_more_than_five_classes():
     row = [0.3, 0.2, 0.15, 0.14, 0.11, 0.06, 0.04]
     seven = evaluation([4, 5], [row, row], "abcdefg")
     assert seven.top5 == 0.5
+    order = np.argsort(-seven.probabilities, axis=1, kind="stable")[:, :5]
+    assert seven.top5 == (order == seven.labels[:, None]).any(axis=1).mean()
     assert seven.accuracy == 0.0
 
 
