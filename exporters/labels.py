@@ -8,6 +8,7 @@ from pathlib import Path
 
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, GraphError, NotFoundError, listed
+from checkpoints.files import kind_of_file
 from exporters.graph import Graph, dimensions
 from exporters.names import TensorName
 from exporters.variables import FrozenVariable
@@ -34,7 +35,11 @@ def read_labels(path: str | Path) -> tuple[str, ...]:
     """
     path = Path(path)
     if not path.is_file():
-        raise NotFoundError(f"{path} is not there.", expected="a text file, one class name a line")
+        kind = "a directory" if path.is_dir() else kind_of_file(path)
+        raise NotFoundError(
+            f"{path} is not there." if kind is None else f"{path} is {kind}.",
+            expected="a text file, one class name a line",
+        )
     # Not splitlines: a name may hold what only Unicode calls a line's end.
     text = read_label_text(path).rstrip()
     lines = re.split(r"\r\n|\n|\r", text) if text else []

@@ -195,7 +195,7 @@ class TrainConfig:
             raise UsageError(
                 "The training options do not fit:\n" + listed(problems),
                 received=", ".join(received),
-                next_step="slimtune train --help",
+                next_step="--help lists the options and their values.",
             )
 
     @property

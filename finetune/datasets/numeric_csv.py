@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from checkpoints.errors import DataError, NotFoundError, UsageError, listed
+from checkpoints.numbers import real_number
 from exporters.runtime import load_tensorflow
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -182,9 +185,8 @@ def _numbers(
 
 
 def _number(text: str, whole: bool) -> float | None:
-    try:
-        value = int(text) if whole else float(text)
-    except ValueError:
+    value = real_number(text)
+    if value is None or (whole and not _WHOLE.fullmatch(text)):
         return None
     # Beyond 2^53 a float64 would hold another whole number.
-    return value if abs(value) <= (1 << 53 if whole else _LARGEST) else None
+    return value if (abs(int(text)) <= 1 << 53 if whole else abs(value) <= _LARGEST) else None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checkpoints.errors import DataError, NotFoundError, listed
+from checkpoints.numbers import real_number
 from finetune.datasets.dataset import Dataset
 from finetune.datasets.record_index import labels_to_learn, read_index
 
@@ -87,8 +88,5 @@ def _read(file: Path, classes: Sequence[str]) -> tuple[float, ...]:
 
 
 def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if 0 <= number < float("inf") else None
+    number = real_number(text)
+    return number if number is not None and number >= 0 else None

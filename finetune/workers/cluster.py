@@ -71,25 +71,25 @@ def find_cluster(
     return Cluster(addresses, index) if len(addresses) > 1 else None
 
 
+_ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^/\s@\[\]]+)\]|(?P<name>[^/\s@:\[\]]+)):(?P<port>\d+)")
+"""Without brackets gRPC takes the whole of an IPv6 address for a host."""
+
+
 def address_parts(address: str) -> tuple[str, int]:
     """Host and port of "host:port"; an IPv6 host stands in brackets.
 
     Raises:
       UsageError: it is no such address.
     """
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if (
-        not colon
-        or not re.fullmatch(r"[^/\s@]+", host)
-        or not 0 < (whole_number(port) or 0) < 65536
-    ):
+    found = _ADDRESS.fullmatch(address)
+    port = None if found is None else whole_number(found["port"])
+    if found is None or port is None or not 0 < port < 65536:
         raise UsageError(
             f"{address!r} is no address of a process.",
             expected="host:port, as in 10.0.0.1:2222 or [fd00::1]:2222",
             received=repr(address),
         )
-    return host, int(port)
+    return found["name"] or found["ipv6"], port
 
 
 def _from_hosts(hosts: tuple[str, ...]) -> tuple[tuple[str, ...], int]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoints.errors import DataError, NotFoundError, listed
+from checkpoints.numbers import real_number
 from checkpoints.progress import SILENT, Progress
 from finetune.cloud.paths import Place
 from finetune.datasets.dataset import SPLITS, canonical_split
@@ -222,14 +222,13 @@ def _numbers(
     texts = [cells.get(side, "").strip() for side in _BOX]
     if not any(texts):
         return None
-    try:
-        x0, y0, x1, y1 = (float(text) for text in texts)
-    except ValueError:
+    sides = [real_number(text) for text in texts]
+    found = [side for side in sides if side is not None]
+    if len(found) < len(_BOX):
         wrong.append(f"box {','.join(texts)}: four numbers are needed")
         return None
-    if not all(math.isfinite(value) for value in (x0, y0, x1, y1)):
-        wrong.append(f"box {','.join(texts)}: not all are numbers")
-    elif not (0 <= x0 < x1 and 0 <= y0 < y1):
+    x0, y0, x1, y1 = found
+    if not (0 <= x0 < x1 and 0 <= y0 < y1):
         wrong.append(f"box {','.join(texts)}: x0 < x1 and y0 < y1 are needed, from 0")
     return x0, y0, x1, y1
 

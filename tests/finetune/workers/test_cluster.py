@@ -99,7 +99,22 @@ def test_addresses(address, parts):
 
 
 @pytest.mark.parametrize(
-    "address", ["a", "a:", ":1", "a:0", "a:65536", "a:x", "", "a:-1", "a:²", "http://a:1"]
+    "address",
+    [
+        "a",
+        "a:",
+        ":1",
+        "a:0",
+        "a:65536",
+        "a:x",
+        "",
+        "a:-1",
+        "a:²",
+        "http://a:1",
+        "::1:80",
+        "[::1:80",
+        "[]:1",
+    ],
 )
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(UsageError, match="is no address of a process"):

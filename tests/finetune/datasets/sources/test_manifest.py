@@ -179,7 +179,7 @@ def test_wrong_lines_are_all_told_with_their_numbers(refused):
             (8, "2 cells, the first line has 7"),
             (10, "7.jpg has another label or split in line 9"),
             (12, "8.jpg stands in line 11 already"),
-            (13, "box nan,0,1,1: not all are numbers"),
+            (13, "box nan,0,1,1: four numbers are needed"),
         ]
     ]
     assert error.received == "10 wrong lines"
