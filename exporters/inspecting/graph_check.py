@@ -271,13 +271,20 @@ def _family(place: Path, graph: Graph | None) -> tuple[Family | None, list[Probl
                 if not (directory / DIRECTORY / name).is_file()
             ]
             family = variables_of_saved_model(place)
+            if family is None and _has_variables(graph):
+                index = str(directory / "variables" / "variables.index")
+                problems.append(Problem("missing-file", index, None, "It is absent."))
         elif place.suffix == _META:
             family = resolve(place)
     except SlimtuneError as error:
         # A .meta whose variables are constants is whole without a checkpoint.
-        if graph is None or any(node.op in VARIABLES for node in graph.graph_def.node):
+        if graph is None or _has_variables(graph):
             problems.append(Problem("missing-file", str(place), None, _one_line(error)))
     return family, problems
+
+
+def _has_variables(graph: Graph) -> bool:
+    return any(node.op in VARIABLES for node in graph.graph_def.node)
 
 
 def _misfits(graph: Graph, family: Family) -> Iterator[tuple[str, str]]:

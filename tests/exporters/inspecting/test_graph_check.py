@@ -143,8 +143,14 @@ def test_a_saved_model_without_its_files(dense_net, tmp_path, shared):
     model = tmp_path / "model"
     model.mkdir()
     (model / "saved_model.pb").write_bytes((source / "saved_model.pb").read_bytes())
-    (problem,) = exporters.verify(model).problems
-    assert (problem.kind, problem.path) == ("missing-file", str(model / "assets/foo.txt"))
+    assert [(problem.kind, problem.path) for problem in exporters.verify(model).problems] == [
+        ("missing-file", str(model / "assets/foo.txt")),
+        ("missing-file", str(model / "variables/variables.index")),
+    ]
+    frozen = exporters.freeze(dense_net.graph, dense_net.values, path=tmp_path / "m.pb").path
+    constants = exporters.convert(frozen, tmp_path / "constants", to="saved-model").path
+    assert not (constants / "variables").exists()
+    assert exporters.verify(constants).is_ok
 
 
 def test_what_is_no_graph(tmp_path):
