@@ -25,6 +25,15 @@ class Container(NamedTuple):
 
 TFRECORD = Container("a TFRecord file", None)
 
+MAY_BE_GRAPHS = (
+    "a SavedModel's graph",
+    "a file of unknown kind",
+    "a graph (GraphDef or MetaGraphDef)",
+    "a graph as text (.pbtxt)",
+    "an empty file",
+)
+"""Names of containers that a damaged graph may be taken for."""
+
 _HEAD_BYTES = 1024
 _UNPACK = "Unpack it and name the checkpoint inside."
 _GRAPH = "Name the checkpoint with the variables; a graph has none, or has them as constants."

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from checkpoints.command_lines import shell_words
-from checkpoints.containers import recognise
+from checkpoints.containers import MAY_BE_GRAPHS, recognise
 from checkpoints.errors import GraphError, NotFoundError, counted, listed
 from checkpoints.files import kind_of_file
 from checkpoints.messages import GraphDef, MetaGraphDef, NodeDef, OpDef, SavedModel
@@ -34,6 +34,7 @@ _READABLE = "a GraphDef, MetaGraphDef or SavedModel, binary or text (.pb, .pbtxt
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _ENDINGS = (".pb", ".pbtxt", ".meta")
 _SERVE = "serve"
+_AGAIN = "Copy or export the file again."
 
 _DTYPE_LISTS = ("output_types", "component_types", "Tout", "out_types")
 _DTYPES = ("DstT", "dtype", "T")
@@ -254,15 +255,21 @@ def read_graph(path: str | Path, tags: Collection[str] | None = None) -> Graph:
         )
     data = path.read_bytes()
     if not data:
-        raise GraphError(f"{path} is empty.", expected=_READABLE, received="0 bytes")
+        raise GraphError(
+            f"{path} is empty.", expected=_READABLE, received="0 bytes", next_step=_AGAIN
+        )
     text = text_of(data)
     kind = kind_of_binary(data) if text is None else kind_of_text(text)
     if kind is None:
+        container = recognise(path).name
         raise GraphError(
             f"{path} is not a graph.",
             expected=_READABLE,
-            received=recognise(path).name,
-            next_step=f"See what it is: {shell_words('slimtune', 'inspect', path)}",
+            received=container,
+            # Of what may be a damaged graph, inspect has no more to tell.
+            next_step=_AGAIN
+            if container in MAY_BE_GRAPHS
+            else f"See what it is: {shell_words('slimtune', 'inspect', path)}",
         )
     message = _parsed(path, kind, data, text)
     if kind == "graph-def":
@@ -333,7 +340,7 @@ def _parsed(path: Path, kind: GraphKind, data: bytes, text: str | None) -> Any:
             f"{path} cannot be read as a {name}.",
             expected=f"a whole {name}, {'binary' if text is None else 'text'}",
             received=damage,
-            next_step="Copy or export the file again.",
+            next_step=_AGAIN,
         )
     return message
 

@@ -58,7 +58,8 @@ def _looked_at(
         return others.dataset(place)
     if others.is_run_directory(place):
         return others.run(place, regex, stats, output)
-    if not (is_graph(place) or (place.suffix == _META and place.is_file())):
+    is_named_as_graph = is_graph(place) or (place.suffix == _META and place.is_file())
+    if not is_named_as_graph:
         try:
             family = resolve(path)
         except UnsupportedError:
@@ -71,7 +72,7 @@ def _looked_at(
     try:
         graph = graph_contents(path, regex, stats, output)
     except GraphError:
-        if place.is_file() and (others.is_other(place) or not is_graph(place)):
+        if place.is_file() and (others.is_other(place) or not is_named_as_graph):
             return others.other_file(place)
         raise
     return graph, graph_text(graph, stats)

@@ -11,13 +11,6 @@ from scripts.output import Output
 
 _HUB_MODULE = "tfhub_module.pb"
 _ARRAY = "a numpy array (.npy)"
-_MAY_BE_GRAPHS = (
-    "a SavedModel's graph",
-    "a file of unknown kind",
-    "a graph (GraphDef or MetaGraphDef)",
-    "a graph as text (.pbtxt)",
-    "an empty file",
-)
 _KINDS = {"a TFLite model": "tflite", "an ONNX model": "onnx", "a TFRecord file": "tfrecord"}
 
 
@@ -80,9 +73,9 @@ def _model(path: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 def is_other(path: Path) -> bool:
     """Whether a file is known to be something else than a graph."""
-    from checkpoints.containers import recognise
+    from checkpoints.containers import MAY_BE_GRAPHS, recognise
 
-    return recognise(path).name not in _MAY_BE_GRAPHS
+    return recognise(path).name not in MAY_BE_GRAPHS
 
 
 def dataset(path: Path) -> tuple[dict[str, Any], str]:

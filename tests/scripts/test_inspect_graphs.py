@@ -139,11 +139,27 @@ def test_graphs_that_are_none(inspect, inspect_json, tmp_path):
     (tmp_path / "empty.pb").write_bytes(b"")
     code, result = inspect_json(tmp_path / "empty.pb")
     assert (code, result["error"]["type"]) == (1, "GraphError")
+    (tmp_path / "empty.meta").write_bytes(b"")
+    code, result = inspect_json(tmp_path / "empty.meta")
+    assert (code, result["error"]["message"]) == (1, f"{tmp_path / 'empty.meta'} is empty.")
     (tmp_path / "zip.pb").write_bytes(b"PK\x03\x04")
     code, result = inspect_json(tmp_path / "zip.pb")
     assert (code, result["kind"], result["received"]) == (0, "other", "a zip archive")
     (tmp_path / "note").write_text("\nhello")
     assert inspect_json(tmp_path / "note")[1]["kind"] == "other"
+
+
+@pytest.mark.parametrize("ending", [".pb", ".meta"])
+def test_a_graph_that_was_cut_is_no_graph(inspect_json, graph_def, tmp_path, ending):
+    path = tmp_path / f"cut{ending}"
+    path.write_bytes(graph_def.SerializeToString()[:-3])
+    code, result = inspect_json(path)
+    assert (code, result["error"]["type"]) == (1, "GraphError")
+    assert "cannot be read as a" in result["error"]["message"]
+    path.write_bytes(b"\xff" * 300)
+    code, result = inspect_json(path)
+    assert (code, result["error"]["received"]) == (1, "a file of unknown kind")
+    assert result["error"]["next"] == "Copy or export the file again."
 
 
 def test_files_that_are_only_named(inspect, inspect_json, tmp_path):
