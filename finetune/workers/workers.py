@@ -10,6 +10,7 @@ import _thread
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,9 @@ T = TypeVar("T")
 
 _JOB = "worker"
 _MESSAGE_BYTES = 1 << 14
+_MEETING_SECONDS = 120.0
+"""How long processes that all answer may take to exchange their first word."""
+
 _GRACE_SECONDS = 4.0
 """How long what is busy has to end by itself when a process was lost."""
 _RESTART = "Start the same command again on all of them, with --resume where the run has begun."
@@ -97,7 +101,13 @@ class Workers:
         self._watch = Watch(self._cluster, self._end)
         self._channel = _Channel(self)
         # Nobody goes on, and perhaps ends, before all have seen all.
-        self.gather(np.zeros(1, np.int32))
+        meeting = threading.Timer(_MEETING_SECONDS, self._give_up_meeting)
+        meeting.daemon = True
+        meeting.start()
+        try:
+            self.gather(np.zeros(1, np.int32))
+        finally:
+            meeting.cancel()
         return self
 
     def __exit__(
@@ -210,12 +220,26 @@ class Workers:
         """
         _thread.interrupt_main()
         if not watch.is_stopped_within(_GRACE_SECONDS):
-            error = self._lost(watch.lost)
-            sys.stderr.write(f"Error: {error}\n")
-            sys.stderr.flush()
-            if self._scratch is not None:
-                self._scratch.cleanup()
-            os._exit(error.exit_code)
+            self._exit(self._lost(watch.lost))
+
+    def _give_up_meeting(self) -> None:
+        """Ends this process where the others answer and yet do not join it."""
+        assert self._cluster is not None  # noqa: S101 - one that trains alone meets nobody
+        self._exit(
+            RunError(
+                f"All {self.count} processes answer, and yet they do not come together.",
+                expected="the same list of addresses, in the same order, in every process",
+                received=", ".join(self._cluster.addresses),
+                next_step="Give every process the same --hosts or cluster, and start them again.",
+            )
+        )
+
+    def _exit(self, error: RunError) -> None:
+        sys.stderr.write(f"Error: {error}\n")
+        sys.stderr.flush()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+        os._exit(error.exit_code)
 
     def _configured(self, config: Any = None) -> Any:
         """A ConfigProto with which nothing of a graph runs in another process."""

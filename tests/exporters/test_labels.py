@@ -27,8 +27,10 @@ def test_a_name_a_line(tmp_path, text, names):
 
 def test_what_lists_no_names_is_refused(tmp_path):
     path = tmp_path / "labels.txt"
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="is not there"):
         read_labels(path)
+    with pytest.raises(NotFoundError, match="is a directory"):
+        read_labels(tmp_path)
     path.write_bytes(b"a\xff")
     with pytest.raises(DataError, match="not UTF-8"):
         read_labels(path)
