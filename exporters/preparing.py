@@ -15,13 +15,14 @@ from checkpoints.names import averaged_names
 from checkpoints.progress import Progress
 from checkpoints.selection import select
 from exporters.conversion import Conversion, Endpoint, Request
+from exporters.fitted_metadata import fit_metadata
 from exporters.freezing import FrozenGraph, prepare
 from exporters.graph import Graph, as_graph, dimensions
 from exporters.inspecting.endpoints import PLACEHOLDERS, signature_inputs
 from exporters.keyed_values import KeyedValues
-from exporters.labels import count_classes, is_probabilities, refuse_other_count
+from exporters.labels import count_classes, refuse_other_count
 from exporters.metadata import Metadata, read_metadata, stored_metadata
-from exporters.names import TensorName, tensor_of
+from exporters.names import tensor_of
 from exporters.proofs.verdict import Verification
 from exporters.savers.names import saved_names
 from exporters.sources import Source, graph_wanted, run_directory
@@ -66,7 +67,7 @@ def prepared(request: Request, progress: Progress) -> Iterator[FrozenGraph]:
             raw=request.selection.weights == "raw",
             progress=progress,
         )
-        yield replace(frozen, metadata=_describe(frozen, request))
+        yield replace(frozen, metadata=_describe(frozen, request, progress))
 
 
 def converted(
@@ -186,11 +187,13 @@ def _selected(saved: Values, graph: Graph, request: Request, progress: Progress)
     return KeyedValues(selected, saved.objects.keys)
 
 
-def _describe(frozen: FrozenGraph, request: Request) -> Metadata | None:
+def _describe(frozen: FrozenGraph, request: Request, progress: Progress) -> Metadata | None:
     """The metadata to write: the graph's, fitted to the pruned graph, with the labels asked for."""
     metadata = frozen.metadata
     if metadata is not None or request.labels is not None:
-        metadata = _fit(metadata or Metadata(), frozen)
+        metadata = fit_metadata(
+            metadata or Metadata(), frozen.graph, frozen.inputs, frozen.outputs, progress
+        )
         if request.labels is not None:
             metadata = replace(metadata, classes=request.labels)
     _check_classes(frozen, metadata, request)
@@ -224,31 +227,3 @@ def _check_classes(frozen: FrozenGraph, metadata: Metadata | None, request: Requ
     if names:
         own = "The class names in the metadata"
         refuse_other_count(names, count, own if request.labels is None else request.labels_source)
-
-
-def _fit(metadata: Metadata, frozen: FrozenGraph) -> Metadata:
-    """Names of tensors that the pruned graph still has; guesses where there were none."""
-    outputs = {
-        role: name
-        for role, name in metadata.outputs.items()
-        if tensor_of(name).node in frozen.graph.nodes
-    }
-    if not outputs:
-        first = frozen.outputs[0]
-        role = "probabilities" if is_probabilities(frozen.graph, first) else "logits"
-        outputs = {role: str(first)}
-    name = metadata.input
-    if (name is None or tensor_of(name) not in frozen.inputs) and frozen.inputs:
-        name = str(frozen.inputs[0])
-    size = metadata.image_size
-    if size is None and name is not None:
-        size = _square_size(frozen, tensor_of(name))
-    return replace(metadata, input=name, outputs=outputs, image_size=size)
-
-
-def _square_size(frozen: FrozenGraph, tensor: TensorName) -> int | None:
-    """Height and width of an input of pictures, [batch, size, size, channels]."""
-    shape = frozen.graph.shape(tensor) if tensor.node in frozen.graph.nodes else None
-    if shape is None or len(shape) != 4 or shape[1] != shape[2]:
-        return None
-    return shape[1]

@@ -13,6 +13,7 @@ from checkpoints.messages import GraphDef
 from checkpoints.progress import SILENT, Progress
 from checkpoints.slicing import Slicing
 from checkpoints.verified import write_verified
+from exporters.fitted_metadata import fit_metadata
 from exporters.graph import Graph
 from exporters.inspecting.endpoints import DEFAULT_SIGNATURE, placeholders, resolve_outputs
 from exporters.metadata import Metadata, metadata_node, read_metadata
@@ -91,6 +92,9 @@ def prepare_thawing(
         fed += tuple(tensor for tensor in placeholders(graph) if tensor not in fed)
         for line in cut.said:
             progress.say(line)
+    if metadata is not None and (inputs or outputs):
+        metadata = fit_metadata(metadata, graph, fed, answers, progress)
+        graph = _with_metadata(graph, metadata)
     thawed = thaw_graph(graph, answers)
     for line in thawed.said:
         progress.say(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,9 @@ _PROOFS = {
     "other": "compared with its source on the same inputs",
     "none": "not verified",
 }
+_CHECKPOINTS = ("v1", "v2")
+_RUN = ("pb", "pbtxt", "saved-model", "tflite", "onnx")
+"""Forms that predict takes."""
 
 
 @verb(
@@ -151,7 +155,7 @@ def command(
         options |= built
     done = exporters.convert(source, destination, classes=classes, progress=output, **options)
     output.result(done.as_json(), "\n".join(_lines(done)))
-    output.next(*_next_commands(done))
+    output.next(*_next_commands(done, options["options"].keep_variables))
 
 
 def _variable_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -262,8 +266,15 @@ def _endpoint(endpoint: Endpoint) -> str:
     return f"{endpoint.name} {endpoint.dtype or ''}{shape}".rstrip()
 
 
-def _next_commands(done: Conversion) -> list[str]:
+def _next_commands(done: Conversion, keeps_variables: bool) -> list[str]:
     path = shell_words(done.path)
-    if done.metadata is not None and done.metadata.preprocessing is not None:
+    if done.metadata is None or done.metadata.preprocessing is None:
+        return [f"slimtune inspect {path}"]
+    if done.form in _CHECKPOINTS and done.nodes is not None:
+        meta = shell_words(Path(f"{done.path}.meta"))
+        return [f"slimtune train DATA --run RUN --net {meta}", f"slimtune inspect {path}"]
+    # Of a graph that keeps its variables, a SavedModel alone has their values beside it.
+    is_whole = done.form == "saved-model" or not keeps_variables
+    if done.form in _RUN and is_whole:
         return [f"slimtune predict {path} picture.jpg"]
     return [f"slimtune inspect {path}"]

@@ -138,7 +138,7 @@ def metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         lines.append(f"Classes     {len(names)}: {shown}")
     if metadata["preprocessing"] is not None:
-        lines.append(f"Pictures    preprocessing {metadata['preprocessing'].get('kind', '?')}")
+        lines.append(f"Pictures    preprocessing {metadata['preprocessing'].get('name', '?')}")
     if metadata["net"] is not None:
         step = "" if metadata["step"] is None else f", step {metadata['step']}"
         lines.append(f"Net         {metadata['net']}{step}")

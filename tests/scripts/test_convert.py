@@ -88,6 +88,16 @@ def test_a_model_with_preprocessing_can_be_used_at_once(slimtune, saved, tmp_pat
     code, out, _ = slimtune("convert", saved, tmp_path / "m.pb", "--graph", tmp_path / "g.pb")
     assert code == 0
     assert out.splitlines()[-1] == f"Next: slimtune predict {tmp_path / 'm.pb'} picture.jpg"
+    code, out, _ = slimtune("convert", tmp_path / "m.pb", tmp_path / "t.ckpt")
+    assert (code, out.splitlines()[-2:]) == (
+        0,
+        [
+            f"Next: slimtune train DATA --run RUN --net {tmp_path / 't.ckpt.meta'}",
+            f"  or  slimtune inspect {tmp_path / 't.ckpt'}",
+        ],
+    )
+    code, out, _ = slimtune("convert", tmp_path / "m.pb", tmp_path / "t.npz")
+    assert (code, out.splitlines()[-1]) == (0, f"Next: slimtune inspect {tmp_path / 't.npz'}")
 
 
 @pytest.mark.parametrize(
