@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from checkpoints.checksum import crc32c, mask
+from checkpoints.files import reading
 
 
 class Container(NamedTuple):
@@ -74,7 +75,7 @@ def recognise(path: Path) -> Container:
     Raises:
       OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
         num_bytes = file.seek(0, 2)
     if not head:

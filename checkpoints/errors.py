@@ -73,8 +73,8 @@ class OutputExistsError(SlimtuneError):
     """The output is already there and --overwrite was not given."""
 
 
-class OutputError(SlimtuneError, OSError):
-    """An output cannot be written: no room, no permission, or something else in the way.
+class AccessError(SlimtuneError, OSError):
+    """The operating system does not read or write a file.
 
     It is the OSError too that it came from, with its number and text.
     """
@@ -84,6 +84,14 @@ class OutputError(SlimtuneError, OSError):
         reason = error.strerror or str(error)
         super().__init__(message, received=reason, **parts)
         self.errno, self.strerror = error.errno, reason
+
+
+class InputError(AccessError):
+    """A file cannot be read: its disk fails, or it is no ordinary one."""
+
+
+class OutputError(AccessError):
+    """An output cannot be written: no room, no permission, or something else in the way."""
 
 
 class UnsupportedError(SlimtuneError):

@@ -272,7 +272,7 @@ def _in_directory(directory: Path) -> Family:
         prefix
         for name in names_in(directory)
         if (directory / name).is_dir()
-        for prefix in prefixes_in(directory / name)[-1:]
+        for prefix in _newest_in(directory / name)
     ]
     raise NotFoundError(
         f"The directory {directory} holds no checkpoint.",
@@ -282,6 +282,14 @@ def _in_directory(directory: Path) -> Family:
         if inside
         else "Name another directory, or the checkpoint itself.",
     )
+
+
+def _newest_in(directory: Path) -> list[Path]:
+    """The newest prefix of a directory that may be meant; none where it cannot be looked into."""
+    try:
+        return prefixes_in(directory)[-1:]
+    except OSError:
+        return []
 
 
 def _from_state_file(given: Path) -> Family:

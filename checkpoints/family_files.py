@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from checkpoints.errors import SlimtuneError
+from checkpoints.files import reading
 from checkpoints.table import MAGIC
 
 INDEX, META = ".index", ".meta"
@@ -109,7 +110,8 @@ def is_table(path: Path) -> bool:
     """
     if not path.is_file():
         return False
-    with suppress(FileNotFoundError), path.open("rb") as file:  # it may go meanwhile
+    # It may go meanwhile.
+    with suppress(FileNotFoundError), reading(path), path.open("rb") as file:
         head = file.read(_TABLE_HEAD_BYTES)
         file.seek(max(0, file.seek(0, 2) - len(MAGIC)))
         return file.read() == MAGIC or _V1_HEAD.match(head) is not None

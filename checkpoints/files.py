@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from checkpoints.errors import OutputError, OutputExistsError, UsageError
+from checkpoints.errors import AccessError, InputError, OutputError, OutputExistsError, UsageError
 from checkpoints.temporary_names import (
     remove_leftovers,
     temporary_name,
@@ -174,12 +174,34 @@ def writing(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except OutputError:
+    except AccessError:
         raise
     except OSError as error:
         if not _concerns(error, path):
             raise
         raise _not_written(path, error) from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns what the operating system says of reading `path` into an error that names it.
+
+    Errors of opening, which name their file, stay as they are.
+
+    Raises:
+      InputError: the bytes cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or isinstance(error, AccessError):
+            raise
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}.",
+            error,
+            expected="a file whose bytes can be read",
+            next_step="Check that it is an ordinary file and its disk sound, or copy it again.",
+        ) from error
 
 
 def make_parent(path: Path) -> None:

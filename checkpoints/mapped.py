@@ -7,6 +7,7 @@ import weakref
 from pathlib import Path
 
 from checkpoints.errors import NotFoundError
+from checkpoints.files import reading
 
 _RELEASED_BYTES = 1 << 24
 _MAPS: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
@@ -29,7 +30,7 @@ def map_file(path: Path) -> memoryview:
             f"{path} is not there.",
             next_step="If something is writing or removing it just now, run the command again.",
         ) from error
-    with file:
+    with reading(path), file:
         if file.seek(0, 2) == 0:
             return memoryview(b"")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -12,6 +12,7 @@ from pathlib import Path
 from google.protobuf import text_format
 
 from checkpoints.errors import BrokenFileError
+from checkpoints.files import reading
 from checkpoints.messages import CheckpointState
 from checkpoints.text_messages import fill_from_text
 
@@ -22,7 +23,7 @@ _SHOWN_BYTES = 40
 
 def is_state(path: Path) -> bool:
     """Whether a file begins as a `checkpoint` file does."""
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         return file.read(len(_BEGINNING) + 3).removeprefix(b"\xef\xbb\xbf").startswith(_BEGINNING)
 
 
@@ -32,7 +33,7 @@ def parse_state(path: Path) -> tuple[str, tuple[str, ...]]:
     Raises:
       BrokenFileError: it is no such text.
     """
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         data = file.read(_MAX_BYTES)
     state = CheckpointState()
     try:

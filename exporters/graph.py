@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from checkpoints.command_lines import shell_words
 from checkpoints.containers import MAY_BE_GRAPHS, recognise
 from checkpoints.errors import GraphError, NotFoundError, counted, listed
-from checkpoints.files import kind_of_file
+from checkpoints.files import kind_of_file, reading
 from checkpoints.messages import GraphDef, MetaGraphDef, NodeDef, OpDef, SavedModel
 from checkpoints.text_messages import fill_from_text
 from exporters.names import TensorName, is_control, node_of, tensor_of
@@ -253,7 +253,8 @@ def read_graph(path: str | Path, tags: Collection[str] | None = None) -> Graph:
             expected=f"at most {MAX_MESSAGE_BYTES} bytes, protobuf's limit",
             received=f"{path.stat().st_size} bytes",
         )
-    data = path.read_bytes()
+    with reading(path):
+        data = path.read_bytes()
     if not data:
         raise GraphError(
             f"{path} is empty.", expected=_READABLE, received="0 bytes", next_step=_AGAIN

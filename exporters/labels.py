@@ -8,7 +8,7 @@ from pathlib import Path
 
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import DataError, GraphError, NotFoundError, listed
-from checkpoints.files import kind_of_file
+from checkpoints.files import kind_of_file, reading
 from exporters.graph import Graph, dimensions
 from exporters.names import TensorName
 from exporters.variables import FrozenVariable
@@ -62,7 +62,8 @@ def read_label_text(path: Path) -> str:
     Raises:
       DataError: it is not UTF-8; the line is named and shown.
     """
-    data = path.read_bytes()
+    with reading(path):
+        data = path.read_bytes()
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

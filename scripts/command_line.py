@@ -162,5 +162,11 @@ def _tell_no_memory(error: MemoryError, as_json: bool) -> int:
 
 def _of_stdout(error: OSError) -> str:
     """Says what an error that names no file is of: outputs name theirs, and help is printed."""
-    kinds = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-    return "Standard output cannot be written: " if error.errno in kinds else ""
+    of_writing = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if not of_writing and error.errno in (errno.EIO, errno.EBADF):
+        # Reading gives these too; what could not be printed cannot be printed now either.
+        try:
+            sys.stdout.flush()
+        except OSError:
+            of_writing = True
+    return "Standard output cannot be written: " if of_writing else ""

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import checkpoints.errors
-from checkpoints.errors import DataError, OutputError, SlimtuneError
+from checkpoints.errors import AccessError, DataError, SlimtuneError
 from checkpoints.progress import Task
 from finetune.beam.options import BeamOptions
 from finetune.beam.pipeline import ANSWERS, ERRORS, ORDERS, Work, file_of, run_pipeline
@@ -102,9 +102,8 @@ class Jobs:
 
 def _as_error(told: dict[str, Any]) -> SlimtuneError:
     """The error that `as_json` was of."""
-    kind = getattr(checkpoints.errors, told["type"], DataError)
+    kind: type[SlimtuneError] = getattr(checkpoints.errors, told["type"], DataError)
     parts = {"expected": told["expected"], "next_step": told["next"]}
-    if kind is OutputError:
-        return OutputError(told["message"], OSError(None, told["received"]), **parts)
-    error: SlimtuneError = kind(told["message"], received=told["received"], **parts)
-    return error
+    if issubclass(kind, AccessError):
+        return kind(told["message"], OSError(None, told["received"]), **parts)
+    return kind(told["message"], received=told["received"], **parts)

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from checkpoints.checksum import crc32c, mask
 from checkpoints.errors import DataError, NotFoundError
-from checkpoints.files import atomic_file
+from checkpoints.files import atomic_file, reading
 
 HEADER = struct.Struct("<QI")
 FOOTER = struct.Struct("<I")
@@ -125,7 +125,9 @@ def mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
             if os.fstat(file.fileno()).st_size == 0:
                 yield b""
                 return
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            with reading(path):
+                view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            with view:
                 yield view
     except FileNotFoundError as err:
         raise NotFoundError(f"{path} is not there.") from err

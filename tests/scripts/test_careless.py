@@ -1,6 +1,7 @@
 """What careless commands may not do: destroy, mislead, or end in a traceback."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,3 +163,17 @@ def test_what_is_not_there_is_told_without_what_else_is(slimtune, tmp_path):
     )
     code, value = slimtune("inspect", tmp_path / "a" / "b" / "c")
     assert value["error"]["received"] == f"the directory {tmp_path / 'a'} is not there"
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="Linux's")
+@pytest.mark.parametrize("verb", ["inspect", "verify"])
+@pytest.mark.parametrize("name", ["m.ckpt", "m.pb", "m.index", "m.npz", "m.tfrecord"])
+def test_what_cannot_be_read_is_named(slimtune, tmp_path, verb, name):
+    path = tmp_path / "deeper" / name
+    path.parent.mkdir()
+    path.symlink_to("/proc/self/mem")
+    code, value = slimtune(verb, path)
+    assert code == 1
+    assert value["error"]["message"].startswith(f"{path} cannot be read: ")
+    code, value = slimtune("inspect", tmp_path)
+    assert value["error"]["message"] == f"The directory {tmp_path} holds no checkpoint."

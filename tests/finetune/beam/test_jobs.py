@@ -74,7 +74,9 @@ def test_what_a_job_raises_is_raised_with_all_its_parts(work, jobs):
     assert str(caught.value) == "Flowers wither.\nExpected: water\nReceived: 1\nNext: Pour."
 
 
-@pytest.mark.parametrize("kind", ["DataError", "OutputError", "PictureError", "NotFoundError"])
+@pytest.mark.parametrize(
+    "kind", ["DataError", "InputError", "OutputError", "PictureError", "NotFoundError"]
+)
 def test_every_kind_of_error_comes_back(kind):
     told = {"type": kind, "message": "It fails.", "expected": "a", "received": "b", "next": "c"}
     error = _as_error(told)
