@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from checkpoints.errors import GraphError
+from checkpoints.errors import GraphError, UsageError
 from exporters.metadata import Metadata
 from exporters.runtime import load_tensorflow, session_config
 from exporters.values import Array
@@ -160,6 +160,17 @@ class ArrayRunner(ABC):
         self.close()
 
 
+def refuse_other_than_utf8(path: Path) -> None:
+    """Raises UsageError where a path has bytes that the runtimes, which take text, cannot be given."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{path}: the path is not UTF-8, and ONNX Runtime and LiteRT open no other.",
+            next_step="Give it another name.",
+        ) from error
+
+
 def open_runner(
     path: str | Path, form: str | None = None, threads: int | None = None
 ) -> ArrayRunner:
@@ -172,8 +183,10 @@ def open_runner(
 
     Raises:
       UnsupportedError: its runtime is not installed.
+      UsageError: its path is not UTF-8.
       BrokenFileError: the file is not what its name says.
     """
+    refuse_other_than_utf8(Path(path))
     module, _, name = RUNNERS[form or Path(path).suffix[1:]].partition(":")
     runner: ArrayRunner = getattr(importlib.import_module(module), name)(Path(path), threads)
     return runner

@@ -28,6 +28,7 @@ from exporters.runtimes.extras import load_extra, refuse_missing
 from exporters.runtimes.memory import refuse_too_large
 from exporters.runtimes.onnx_runner import LAYOUT
 from exporters.runtimes.onnx_weights import set_weights_aside, write_model
+from exporters.runtimes.runners import refuse_other_than_utf8
 from exporters.runtimes.verification import refuse_structure, verify_other_runtime
 
 OPSET = 17
@@ -42,12 +43,15 @@ def write(request: Request, progress: Progress) -> Conversion:
 
     Raises:
       OutputExistsError: the file is there and may not be replaced.
-      UsageError: the structure alone was to be proved, or the layout does not fit the input.
+      UsageError: the structure alone was to be proved, the layout does not fit the input, or the
+        file's path is not UTF-8.
       GraphError: there is no graph, or graph, outputs, labels and variables do not fit.
       UnsupportedError: the graph has what ONNX cannot hold, or the extra is not installed.
       VerificationError: the answers differ; nothing is left in place.
     """
     refuse_structure(request)
+    if request.verify != "none":
+        refuse_other_than_utf8(request.destination)
     num_nodes = 0
 
     def write_form(frozen: FrozenGraph, compare: Comparison | None) -> Verification:

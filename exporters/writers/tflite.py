@@ -26,6 +26,7 @@ from exporters.runtimes.bias_correction import correct_biases
 from exporters.runtimes.blockers import refuse_blockers
 from exporters.runtimes.extras import refuse_missing
 from exporters.runtimes.memory import refuse_too_large
+from exporters.runtimes.runners import refuse_other_than_utf8
 from exporters.runtimes.tflite_runner import add_metadata
 from exporters.runtimes.verification import fitted, refuse_structure, verify_other_runtime
 from exporters.values import Array
@@ -41,12 +42,14 @@ def write(request: Request, progress: Progress) -> Conversion:
 
     Raises:
       OutputExistsError: the file is there and may not be replaced.
-      UsageError: the structure alone was to be proved.
+      UsageError: the structure alone was to be proved, or the file's path is not UTF-8.
       GraphError: there is no graph, or graph, outputs, labels and variables do not fit.
       UnsupportedError: the graph has what TFLite cannot hold, or the extra is not installed.
       VerificationError: the answers differ; nothing is left in place.
     """
     refuse_structure(request)
+    if request.verify != "none":
+        refuse_other_than_utf8(request.destination)
     batches: list[Array] = []
 
     def write_form(frozen: FrozenGraph, compare: Comparison | None) -> Verification:

@@ -215,6 +215,17 @@ def test_the_structure_alone_cannot_be_proved(model, tmp_path, name):
         exporters.convert(model, tmp_path / name, verify="structure")
 
 
+@pytest.mark.parametrize("name", ["m\udcfe.onnx", "m\udcfe.tflite"])
+def test_a_path_that_is_no_utf8_is_refused_before_anything_is_written(model, tmp_path, name):
+    message = "the path is not UTF-8, and ONNX Runtime and LiteRT open no other"
+    with pytest.raises(UsageError, match=message):
+        exporters.convert(model, tmp_path / name)
+    assert not (tmp_path / name).exists()
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(UsageError, match=message):
+        open_runner(tmp_path / name)
+
+
 def test_without_verification(model, tmp_path):
     done = exporters.convert(model, tmp_path / "m.tflite", verify="none")
     assert (done.verification.mode, done.verification.passed) == ("none", None)
