@@ -41,7 +41,7 @@ from checkpoints.family_files import (
     size_of,
     step_of,
 )
-from checkpoints.files import kind_of_file, write_text
+from checkpoints.files import broken_link, kind_of_file, write_text
 
 Kind: TypeAlias = Literal["checkpoint-v1", "checkpoint-v2", "npz", "safetensors"]
 
@@ -395,16 +395,26 @@ def _refuse_parts(given: Path) -> None:
 
 def _not_found(given: Path) -> NotFoundError:
     existing = next(parent for parent in (given, *given.parents) if parent.is_dir())
-    if existing != given and existing != given.parent:
+    if existing not in (given, given.parent):
         missing = given.parents[given.parents.index(existing) - 1]
+        link = broken_link(missing)
         return NotFoundError(
             f"There is no checkpoint {given}.",
-            received=f"the directory {missing} is not there",
+            received=f"the directory {missing} is not there"
+            if link is None
+            else f"{missing} is {link}",
             next_step=f"See what is there: ls {shell_words(existing)}",
         )
-    prefixes = [prefix.name for prefix in prefixes_in(existing)]
-    near = near_names(given.name, prefixes) or near_names(given.name, sorted(names_in(existing)))
-    near = near or prefixes[-1:]
+    link = broken_link(given)
+    if link is not None:
+        return NotFoundError(
+            f"There is no checkpoint {given}.",
+            received=link,
+            next_step=f"Make the link anew; see what is there: ls -l {shell_words(existing)}",
+        )
+    prefixes = [prefix.name for prefix in prefixes_in(existing) if prefix.name != given.name]
+    names = [name for name in names_in(existing) if name != given.name]
+    near = near_names(given.name, prefixes) or near_names(given.name, names) or prefixes[-1:]
     return NotFoundError(
         f"There is no checkpoint {given}.",
         received=f"no file or checkpoint of this name in {existing}",

@@ -72,6 +72,18 @@ def kind_of_file(path: Path) -> str | None:
     return _kind(mode)
 
 
+def broken_link(path: Path) -> str | None:
+    """Where a symbolic link leads that leads to nothing; None for what is there or is no link."""
+    if not path.is_symlink() or path.exists():
+        return None
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "a link that leads in a circle"
+    return f"a link to {os.path.realpath(path)}, which is not there"
+
+
 def _kind(mode: int) -> str:
     kinds = (
         (stat.S_ISREG, "a file"),

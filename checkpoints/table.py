@@ -75,6 +75,8 @@ class Table:
                 "the end is not that of a sorted string table",
                 max(0, len(data) - FOOTER_BYTES),
                 "The file was cut, or is no checkpoint. Copy or download it again.",
+                expected=f"{FOOTER_BYTES} bytes that end in {MAGIC.hex(' ')}",
+                received=_end_of(data),
             )
         footer = len(data) - FOOTER_BYTES
         position = footer
@@ -207,8 +209,18 @@ class Table:
         except cramjam.DecompressionError as error:
             raise self._error(f"a block cannot be decompressed ({error})", offset) from error
 
-    def _error(self, what: str, offset: int, next_step: str | None = None) -> CheckpointError:
-        return CheckpointError(f"{self._file}: {what} (at byte {offset}).", next_step=next_step)
+    def _error(
+        self, what: str, offset: int, next_step: str | None = None, **parts: str
+    ) -> CheckpointError:
+        message = f"{self._file}: {what} (at byte {offset})."
+        return CheckpointError(message, next_step=next_step, **parts)
+
+
+def _end_of(data: memoryview) -> str:
+    if not data:
+        return "an empty file"
+    end = bytes(data[-len(MAGIC) :]).hex(" ")
+    return end if len(data) >= FOOTER_BYTES else f"{len(data)} bytes that end in {end}"
 
 
 class TableWriter:

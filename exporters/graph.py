@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from checkpoints.command_lines import shell_words
 from checkpoints.containers import MAY_BE_GRAPHS, recognise
 from checkpoints.errors import GraphError, NotFoundError, counted, listed
-from checkpoints.files import kind_of_file, reading
+from checkpoints.files import broken_link, kind_of_file, reading
 from checkpoints.messages import GraphDef, MetaGraphDef, NodeDef, OpDef, SavedModel
 from checkpoints.text_messages import fill_from_text
 from exporters.names import TensorName, is_control, node_of, tensor_of
@@ -318,7 +318,7 @@ def _file_of(path: Path) -> Path:
         raise NotFoundError(
             f"{path} is not there.",
             expected=_READABLE,
-            received=path,
+            received=broken_link(path) or path,
             next_step=f"See what is there: ls {shell_words(path.parent)}",
         )
     kind = kind_of_file(path)

@@ -158,8 +158,12 @@ def test_checksums_can_be_left_out(prefix):
 def test_an_index_that_was_cut_is_refused(prefix, length):
     index = Path(f"{prefix}.index")
     index.write_bytes(index.read_bytes()[:length])
-    with pytest.raises(CheckpointError, match=r"m\.ckpt\.index: the end is not that of"):
+    with pytest.raises(CheckpointError, match=r"m\.ckpt\.index: the end is not that of") as caught:
         checkpoints.open(prefix)
+    assert caught.value.expected == "48 bytes that end in 57 fb 80 8b 24 75 47 db"
+    end = index.read_bytes()[-8:].hex(" ")
+    small = f"{length} bytes that end in {end}" if length else "an empty file"
+    assert caught.value.received == (small if 0 <= length < 48 else end)
 
 
 def test_real_checkpoints(shared):

@@ -177,3 +177,17 @@ def test_what_cannot_be_read_is_named(slimtune, tmp_path, verb, name):
     assert value["error"]["message"].startswith(f"{path} cannot be read: ")
     code, value = slimtune("inspect", tmp_path)
     assert value["error"]["message"] == f"The directory {tmp_path} holds no checkpoint."
+
+
+def test_a_link_that_leads_nowhere_is_told_as_one(slimtune, tmp_path):
+    (tmp_path / "loopa").symlink_to(tmp_path / "loopb")
+    (tmp_path / "loopb").symlink_to(tmp_path / "loopa")
+    (tmp_path / "m.ckpt").symlink_to(tmp_path / "gone")
+    error = slimtune("inspect", tmp_path / "loopa")[1]["error"]
+    assert error["received"] == "a link that leads in a circle"
+    assert "Did you mean" not in error["next"]
+    error = slimtune("inspect", tmp_path / "loopa" / "x")[1]["error"]
+    assert error["received"] == f"{tmp_path / 'loopa'} is a link that leads in a circle"
+    for verb in ("inspect", "verify"):
+        error = slimtune(verb, tmp_path / "m.ckpt")[1]["error"]
+        assert error["received"] == f"a link to {tmp_path / 'gone'}, which is not there"
