@@ -109,7 +109,7 @@ class Output:
             with to_stdout():
                 for index, command in enumerate(commands):
                     word = "Next:" if index == 0 else "  or "
-                    self.console.print(printable(f"{word} {command}"), markup=False)
+                    self.console.print(one_line(f"{word} {command}"), markup=False)
 
     def say(self, text: str) -> None:
         """One line on stderr, above the bars where there are any."""

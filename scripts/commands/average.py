@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from checkpoints.command_lines import shell_words
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 if TYPE_CHECKING:
@@ -50,6 +50,6 @@ def _text(done: Averaged) -> str:
 
     step = "unknown" if done.step is None else done.step
     return (
-        f"{done.path}: the mean of {len(done.sources)} checkpoints, "
+        f"{one_line(str(done.path))}: the mean of {len(done.sources)} checkpoints, "
         f"{counted(done.num_averaged, 'variable')} averaged, step {step}, {done.num_bytes / 1e6:,.1f} MB"
     )

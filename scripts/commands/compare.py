@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.rows import Rows
 from scripts.verb import names_option, verb
 
@@ -51,7 +51,7 @@ def command(
     output.result(
         {"model": model, "data": data, **found.as_json()},
         _table(found.forms),
-        f"{model}: accuracy {found.accuracy:.1%} on {found.count} pictures of {found.split}.",
+        f"{one_line(model)}: accuracy {found.accuracy:.1%} on {found.count} pictures of {found.split}.",
         *errors,
     )
     if errors:

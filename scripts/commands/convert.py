@@ -9,7 +9,7 @@ import click
 
 from checkpoints.command_lines import shell_words
 from checkpoints.errors import GraphError, UsageError
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import names_option, verb
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _build_net(
 def _lines(done: Conversion) -> list[str]:
     size = f"{done.num_bytes / 1e6:,.1f} MB"
     nodes = "" if done.nodes is None else f"{done.nodes:,} nodes, "
-    lines = [f"{done.path}: {nodes}{done.parameters:,} parameters, {size}"]
+    lines = [f"{one_line(str(done.path))}: {nodes}{done.parameters:,} parameters, {size}"]
     lines += [f"Input         {_endpoint(endpoint)}" for endpoint in done.inputs]
     lines += [f"Output        {_endpoint(endpoint)}" for endpoint in done.outputs]
     verification = done.verification

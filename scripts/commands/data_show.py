@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from checkpoints.errors import UsageError
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 
@@ -112,7 +112,9 @@ def command(
         depth=depth,
         overwrite=overwrite,
     )
-    lines = [f"{result.num_pictures} pictures of {len(result.classes)} classes -> {result.path}"]
+    lines = [
+        f"{result.num_pictures} pictures of {len(result.classes)} classes -> {one_line(str(result.path))}"
+    ]
     if result.left_out:
         lines.append(f"{result.left_out} more classes are not on the sheet.")
     if result.missing_characters:

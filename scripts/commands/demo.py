@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from checkpoints.command_lines import shell_words
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ class _Demo:
         lines = ["", "Predictions of held-out pictures, from the .pb alone:"]
         for prediction in value["predictions"]:
             best = prediction["classes"][0]
-            lines.append(f"  {prediction['path']}: {best['label']} {best['probability']:.1%}")
+            lines.append(
+                f"  {one_line(prediction['path'])}: {best['label']} {best['probability']:.1%}"
+            )
         proof = value["verification"]
         gain = 100 * (value["accuracy"] - value["random_trunk_accuracy"])
         return [

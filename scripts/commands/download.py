@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from checkpoints.command_lines import shell_words
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 
@@ -39,10 +39,10 @@ def command(output: Output, name: str, to: Path | None, url: str | None, overwri
     got = download(name, to=to, url=url, overwrite=overwrite, progress=output)
     record = get_checkpoint(name)
     where = {
-        "downloaded": f"{name}: downloaded to {got.path}",
-        "unpacked": f"{name}: unpacked to {got.path}",
-        "present": f"{name}: already at {got.path}",
-        "bundled": f"{name}: ships with slimtune, at {got.path}",
+        "downloaded": f"{name}: downloaded to {one_line(str(got.path))}",
+        "unpacked": f"{name}: unpacked to {one_line(str(got.path))}",
+        "present": f"{name}: already at {one_line(str(got.path))}",
+        "bundled": f"{name}: ships with slimtune, at {one_line(str(got.path))}",
     }[got.status]
     facts = (
         f"  for net {record.net}, {record.classes} classes (label offset {record.label_offset}), "

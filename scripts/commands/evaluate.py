@@ -10,7 +10,7 @@ import click
 
 from checkpoints.command_lines import shell_words
 from scripts.foreign import describe, foreign_options
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.rows import Rows
 from scripts.verb import verb
 
@@ -125,7 +125,7 @@ def command(
         {"model": model, "data": data, **found.as_json()} if output.as_json else {},
         class_table(found),
         *_notes(found),
-        f"{model}{_step(found)}: {summary(found)}.",
+        f"{one_line(model)}{_step(found)}: {summary(found)}.",
     )
     if Path(model).is_file():
         output.next(shell_words("slimtune", "predict", Path(model), "PICTURE.jpg"))
@@ -147,7 +147,7 @@ def _watch(
     from finetune.evaluating.watching import INTERVAL, TIMED_OUT, TIMEOUT, watch
 
     def tell(found: Evaluation) -> None:
-        line = f"{model}{_step(found)}: {summary(found)}."
+        line = f"{one_line(model)}{_step(found)}: {summary(found)}."
         if output.as_json:
             output.say(line)
         else:
@@ -231,7 +231,7 @@ def _notes(found: Evaluation) -> list[str]:
     if mistakes:
         lines.append("")
         lines.append("Surest mistakes (odd pictures, or wrong labels):")
-        lines += [f"  {wrong['path']}: {_mistake(wrong)}" for wrong in mistakes]
+        lines += [f"  {one_line(wrong['path'])}: {_mistake(wrong)}" for wrong in mistakes]
     return [*lines, ""]
 
 

@@ -9,7 +9,7 @@ import click
 
 from checkpoints.command_lines import shell_words
 from scripts.commands.plan import PREPROCESSINGS
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.runner_options import runner_options
 from scripts.verb import verb
 
@@ -43,7 +43,7 @@ def command(output: Output, model: str, data: str, out: str, **options: Any) -> 
     written = features(model, data, out, progress=output, **options)
     output.result(
         written.as_json(),
-        f"{written.path}: {written.channels} features of each of {written.count} pictures, the "
+        f"{one_line(str(written.path))}: {written.channels} features of each of {written.count} pictures, the "
         f"values of {written.tensor}.",
     )
     output.next(shell_words("slimtune", "inspect", Path(written.path)))

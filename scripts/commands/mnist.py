@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from checkpoints.command_lines import shell_words
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.training_options import schedule_options
 from scripts.verb import verb
 
@@ -67,7 +67,7 @@ def _lines(result: MnistResult) -> list[str]:
     lines = ["Predictions of pictures that were not trained on, from the .pb alone:"]
     for prediction in result.predictions:
         best = prediction["classes"][0]
-        lines.append(f"  {prediction['path']}: {best['label']} {best['probability']:.1%}")
+        lines.append(f"  {one_line(prediction['path'])}: {best['label']} {best['probability']:.1%}")
     proof = result.verification["mode"]
     return [
         *lines,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scripts.foreign import describe, foreign_options
-from scripts.output import Output
+from scripts.output import Output, one_line
 from scripts.verb import verb
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def command(
 
     def leave_out(error: PictureError) -> None:
         broken.append(error)
-        output.say(f"Skipped {error.message}")
+        output.say(f"Skipped {one_line(error.message)}")
 
     predictions = predict(
         model,
@@ -82,10 +82,10 @@ def command(
     )
     if csv_file is not None:
         write_csv(predictions, Path(csv_file))
-        output.say(f"Wrote {csv_file}.")
+        output.say(f"Wrote {one_line(csv_file)}.")
     lines = []
     for prediction in predictions:
-        lines.append(f"{prediction.path}: {_answers(prediction)}")
+        lines.append(f"{one_line(str(prediction.path))}: {_answers(prediction)}")
     skipped = [{"path": e.name, "kind": e.kind, "detail": e.detail} for e in broken]
     output.result(
         {"model": model, "predictions": [p.as_json() for p in predictions], "skipped": skipped},

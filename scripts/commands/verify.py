@@ -152,13 +152,13 @@ def _text(result: dict[str, Any]) -> str:
 
     nouns = [noun for noun in ("node", "variable", "record") if f"{noun}s" in result]
     number = ", ".join(counted(result[f"{noun}s"], noun) for noun in nouns)
-    what = f"{result['path']}: {number}, {result['bytes'] / 1e6:,.1f} MB"
+    what = f"{one_line(result['path'])}: {number}, {result['bytes'] / 1e6:,.1f} MB"
     if result["ok"]:
         return "\n".join([f"{what}, all whole", *result["notes"]])
     first, *others = result["problems"]
     noun = "node" if first["kind"] in _OF_NODES else "variable"
     named = "" if first["name"] is None else f"{noun} {one_line(first['name'])}: "
-    lines = [what, f"{first['path']}: {named}{_detail(first)}"]
+    lines = [what, f"{one_line(first['path'])}: {named}{_detail(first)}"]
     if others:
         lines.append(f"and {len(others)} more (--json lists all)")
     return "\n".join(lines)

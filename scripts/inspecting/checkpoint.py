@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scripts.inspecting.variables import add_statistics, filter_notes, table
-from scripts.output import Output
+from scripts.output import Output, one_line
 
 if TYPE_CHECKING:
     from checkpoints.api import Checkpoint
@@ -48,14 +48,14 @@ def checkpoint_text(result: dict[str, Any], stats: bool) -> str:
     """A checkpoint for people."""
     variables = result["variables"]
     lines = [
-        f"{result['path']}: {'object-based ' if 'object_based' in result else ''}"
+        f"{one_line(result['path'])}: {'object-based ' if 'object_based' in result else ''}"
         f"{_KINDS[result['kind']]}, {len(variables):,} variables,"
         f" {result['parameters']:,} parameters",
     ]
     if result["resolved"] is not None:
-        lines.append(f"Resolved: {result['resolved']}")
+        lines.append(f"Resolved: {one_line(result['resolved'])}")
     if result["meta"] is not None:
-        lines.append(f"Graph: {result['meta']}")
+        lines.append(f"Graph: {one_line(result['meta'])}")
     lines += [f"{key}: {_short(text)}" for key, text in result.get("metadata", {}).items()]
     return "\n".join([*lines, *variable_lines(result, stats)])
 

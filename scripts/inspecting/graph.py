@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scripts.inspecting.checkpoint import checkpoint_contents, variable_lines
 from scripts.inspecting.variables import add_statistics, filter_notes
-from scripts.output import Output
+from scripts.output import Output, one_line
 
 if TYPE_CHECKING:
     from checkpoints.family import Family
@@ -55,12 +55,12 @@ def graph_text(result: dict[str, Any], stats: bool) -> str:
     variables = counted(len(result["variables"]), "variable")
     variables += " as constants" if result["frozen"] else ""
     lines = [
-        f"{result['path']}: {'frozen ' if result['frozen'] else ''}{_KINDS[result['kind']]},"
+        f"{one_line(result['path'])}: {'frozen ' if result['frozen'] else ''}{_KINDS[result['kind']]},"
         f" {counted(result['nodes'], 'node')}, {variables},"
         f" {result['parameters']:,} parameters"
     ]
     if result["checkpoint"] is not None:
-        lines.append(f"Checkpoint  {result['checkpoint']}")
+        lines.append(f"Checkpoint  {one_line(result['checkpoint'])}")
     lines += endpoint_lines(result)
     for key, signature in result["signatures"].items():
         lines.append(

@@ -83,6 +83,14 @@ def test_a_broken_picture_is_told_and_ends_with_1(slimtune, model, colour_pictur
     assert (code, out.count("\n")) == (1, 1)
 
 
+def test_a_name_with_a_new_line_is_one_line(slimtune, model, colour_pictures, tmp_path):
+    (tmp_path / "a\nb.png").write_bytes((colour_pictures / "red" / "1.png").read_bytes())
+    (tmp_path / "c\nd.png").write_text("no picture")
+    code, out, err = slimtune("predict", model, tmp_path / "a\nb.png", tmp_path / "c\nd.png")
+    assert (code, out.count("\n")) == (1, 1) and out.startswith(f"{tmp_path}/a\\nb.png: red ")
+    assert f"Skipped {tmp_path}/c\\nd.png: is text, not a picture." in err
+
+
 def test_without_one_picture_that_can_be_read_the_answer_is_empty(slimtune, model, tmp_path):
     (tmp_path / "a.jpg").write_text("no picture")
     code, out, _ = slimtune("predict", model, tmp_path / "a.jpg", "--json")

@@ -67,6 +67,17 @@ def test_the_first_bad_variable_is_named_and_the_rest_counted(verify, prefix):
     }
 
 
+def test_a_name_with_a_new_line_is_one_line(slimtune, tmp_path):
+    file = tmp_path / "a\nb.pb"
+    graph_def = GraphDef()
+    graph_def.node.add(name="x", op="Placeholder")
+    file.write_bytes(graph_def.SerializeToString())
+    code, out, _ = slimtune("verify", file)
+    assert (code, out) == (0, f"{tmp_path}/a\\nb.pb: 1 node, 0 variables, 0.0 MB, all whole\n")
+    code, out, _ = slimtune("inspect", file)
+    assert code == 0 and out.startswith(f"{tmp_path}/a\\nb.pb: frozen GraphDef, 1 node")
+
+
 def test_a_graph_and_its_checkpoint(verify, prefix):
     meta = prefix.with_name("m.ckpt.meta")
     graph_def = GraphDef()
