@@ -58,12 +58,16 @@ _MAGICS: tuple[tuple[int, bytes, Container], ...] = (
     (0, b"%PDF", Container("a PDF document", None)),
 )
 _NPZ = Container("numpy arrays (.npz)", None, "npz")
+_SAFETENSORS = Container("a safetensors file", None, "safetensors")
+# What a file that is empty, cut or damaged is by its name.
+_BY_NAME = {".npz": _NPZ, ".safetensors": _SAFETENSORS}
 # Names of members, which stand uncompressed near the beginning of a zip archive.
 _ZIP_MEMBERS: tuple[tuple[bytes, Container], ...] = (
     (b"data.pkl", Container("a PyTorch file (a zip archive of pickles)", None)),
     (b"metadata.json", Container("a Keras file (.keras)", _KERAS)),
     (b".npy", _NPZ),
 )
+_UNKNOWN = Container("a file of unknown kind", None)
 _PICKLE = Container(
     "a pickle", "A pickle can run any code and is never opened. Export its values to .npz."
 )
@@ -78,27 +82,29 @@ def recognise(path: Path) -> Container:
     with reading(path), path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
         num_bytes = file.seek(0, 2)
+    by_name = _BY_NAME.get(path.suffix)
     if not head:
-        return Container("an empty file", _AGAIN)
+        return by_name or Container("an empty file", _AGAIN)
     for offset, magic, container in _MAGICS:
         if head.startswith(magic, offset):
             return container
     if head.startswith(b"PK\x03\x04"):
         return next(
             (container for member, container in _ZIP_MEMBERS if member in head),
-            Container("a zip archive", _UNPACK),
+            by_name if by_name == _NPZ else Container("a zip archive", _UNPACK),
         )
-    if head.startswith(b"PK\x05\x06") and path.suffix == ".npz":
+    if head.startswith(b"PK\x05\x06") and by_name == _NPZ:
         return _NPZ
     if head[0] == 0x80 and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return _PICKLE
     if head[8:9] == b"{" and (
-        int.from_bytes(head[:8], "little") <= num_bytes or path.suffix == ".safetensors"
+        int.from_bytes(head[:8], "little") <= num_bytes or by_name == _SAFETENSORS
     ):
-        return Container("a safetensors file", None, "safetensors")
+        return _SAFETENSORS
     if len(head) >= 12 and head[8:12] == mask(crc32c(head[:8])).to_bytes(4, "little"):
         return TFRECORD
-    return _by_content(head)
+    container = _by_content(head)
+    return by_name if by_name is not None and container == _UNKNOWN else container
 
 
 def _by_content(head: bytes) -> Container:
@@ -120,4 +126,4 @@ def _by_content(head: bytes) -> Container:
         return Container("a graph (GraphDef or MetaGraphDef)", _GRAPH)
     if b"\0" not in head and head.isascii():
         return Container("a text file", None)
-    return Container("a file of unknown kind", None)
+    return _UNKNOWN

@@ -191,3 +191,24 @@ def test_a_link_that_leads_nowhere_is_told_as_one(slimtune, tmp_path):
     for verb in ("inspect", "verify"):
         error = slimtune(verb, tmp_path / "m.ckpt")[1]["error"]
         assert error["received"] == f"a link to {tmp_path / 'gone'}, which is not there"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("m.npz", b""),
+        ("m.npz", b"PK\x03\x04" + bytes(50)),
+        ("m.npz", b"\xfe\x00\x01\x99" * 9),
+        ("m.safetensors", b""),
+        ("m.safetensors", b"\xfe\x00\x01\x99" * 9),
+    ],
+)
+def test_damaged_arrays_are_no_other_file(slimtune, tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    code, value = slimtune("inspect", path)
+    assert (code, value["error"]["type"]) == (1, "CheckpointError")
+    assert value["error"]["message"].startswith(str(path))
+    assert "download it again" in value["error"]["next"]
+    code, value = slimtune("verify", path)
+    assert (code, value["problems"][0]["kind"]) == (1, "index")
