@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import checkpoints
 import exporters
 from checkpoints.errors import GraphError
 from checkpoints.messages import GraphDef, MetaGraphDef
@@ -67,6 +68,15 @@ def test_a_constant_without_a_value_stays_so(tmp_path):
     exporters.thaw(Graph(graph), tmp_path / "m.ckpt")
     assert graph.SerializeToString(deterministic=True) == before
     assert not read_graph(tmp_path / "m.ckpt.meta").nodes["empty"].attr["value"].HasField("tensor")
+
+
+def test_a_constant_that_says_it_is_a_reference_is_thawed_by_its_values(tmp_path):
+    weights = np.arange(4, dtype=np.float32).reshape(2, 2)
+    graph = net(weights)
+    graph.node[1].attr["value"].tensor.dtype = FLOAT + 100
+    exporters.thaw(Graph(graph), tmp_path / "m.ckpt")
+    with checkpoints.open(tmp_path / "m.ckpt") as saved:
+        assert saved["w"].tolist() == weights.tolist()
 
 
 @pytest.mark.parametrize("sizes", [(1,), (2**40,)])
