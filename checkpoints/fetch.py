@@ -391,8 +391,9 @@ def _retry_after(response: Response) -> float:
     from email.utils import parsedate_to_datetime
 
     text = response.headers.get("Retry-After", "")
-    if re.fullmatch(r"\d{1,18}", text):
-        return float(text)
+    seconds = whole_number(text)
+    if seconds is not None:
+        return float(seconds)
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except ValueError:

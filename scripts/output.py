@@ -35,13 +35,16 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def one_line(name: str, width: int | None = None) -> str:
-    """A name as it stands in a row: new lines spelled out too, its middle left out beyond `width`."""
-    name = printable(name).replace("\n", "\\n")
-    if width is None or len(name) <= width:
-        return name
+def one_line(name: object, width: int | None = None) -> str:
+    """A name or path as it stands in a row.
+
+    New lines are spelled out too; the middle is left out beyond `width`.
+    """
+    text = printable(str(name)).replace("\n", "\\n")
+    if width is None or len(text) <= width:
+        return text
     half = (width - 1) // 2
-    return f"{name[: width - 1 - half]}\N{HORIZONTAL ELLIPSIS}{name[-half:]}"
+    return f"{text[: width - 1 - half]}\N{HORIZONTAL ELLIPSIS}{text[-half:]}"
 
 
 def json_line(value: Mapping[str, Any]) -> str:

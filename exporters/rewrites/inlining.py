@@ -185,7 +185,7 @@ class _Body:
 
     def _tensor(self, reference: str) -> TensorName:
         name, *rest = reference.split(":")
-        index = (whole_number(rest[-1]) if rest else None) or 0
+        index = whole_number(rest[-1] if rest else "") or 0
         if name in self._arguments:
             if index >= len(self._arguments[name]):
                 raise self._misfit(f"{reference} is no argument")

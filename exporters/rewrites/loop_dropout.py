@@ -111,7 +111,7 @@ class _Body:
     def _tensor(self, reference: str) -> TensorName:
         """The tensor that a reference of the function means, and remembers how it is spelt."""
         name, *rest = reference.split(":")
-        index = (whole_number(rest[-1]) if rest else None) or 0
+        index = whole_number(rest[-1] if rest else "") or 0
         if name in self._arguments:
             tensor = TensorName(name, index)
         else:

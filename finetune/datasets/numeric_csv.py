@@ -185,8 +185,9 @@ def _numbers(
 
 
 def _number(text: str, whole: bool) -> float | None:
+    if whole:
+        number = int(text) if _WHOLE.fullmatch(text) else None
+        # Beyond 2^53 a float64 would hold another whole number.
+        return number if number is not None and abs(number) <= 1 << 53 else None
     value = real_number(text)
-    if value is None or (whole and not _WHOLE.fullmatch(text)):
-        return None
-    # Beyond 2^53 a float64 would hold another whole number.
-    return value if (abs(int(text)) <= 1 << 53 if whole else abs(value) <= _LARGEST) else None
+    return value if value is not None and abs(value) <= _LARGEST else None

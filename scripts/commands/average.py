@@ -50,6 +50,6 @@ def _text(done: Averaged) -> str:
 
     step = "unknown" if done.step is None else done.step
     return (
-        f"{one_line(str(done.path))}: the mean of {len(done.sources)} checkpoints, "
+        f"{one_line(done.path)}: the mean of {len(done.sources)} checkpoints, "
         f"{counted(done.num_averaged, 'variable')} averaged, step {step}, {done.num_bytes / 1e6:,.1f} MB"
     )

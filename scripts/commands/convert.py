@@ -240,7 +240,7 @@ def _build_net(
 def _lines(done: Conversion) -> list[str]:
     size = f"{done.num_bytes / 1e6:,.1f} MB"
     nodes = "" if done.nodes is None else f"{done.nodes:,} nodes, "
-    lines = [f"{one_line(str(done.path))}: {nodes}{done.parameters:,} parameters, {size}"]
+    lines = [f"{one_line(done.path)}: {nodes}{done.parameters:,} parameters, {size}"]
     lines += [f"Input         {_endpoint(endpoint)}" for endpoint in done.inputs]
     lines += [f"Output        {_endpoint(endpoint)}" for endpoint in done.outputs]
     verification = done.verification

@@ -141,7 +141,7 @@ def _table(result: BuildResult) -> Rows:
 
 def _lines(result: BuildResult) -> list[str]:
     lines = [
-        f"{result.num_pictures} pictures in {len(result.classes)} classes -> {one_line(str(result.path))} "
+        f"{result.num_pictures} pictures in {len(result.classes)} classes -> {one_line(result.path)} "
         f"({result.seconds:.1f} s)"
     ]
     lines.extend(f"  {count} x {change}" for change, count in result.changes.items())

@@ -53,7 +53,7 @@ def command(output: Output, path: str, processes: int | None, depth: int) -> Non
 def _renderables(result: CheckResult) -> list[Rows | str]:
 
     what = "picture" if result.kind == "pictures" else "record"
-    looked = f"{one_line(str(result.path))}: {counted(result.num_pictures, what)}"
+    looked = f"{one_line(result.path)}: {counted(result.num_pictures, what)}"
     if result.classes:
         number = len(result.classes)
         looked += f" in {number} class{'' if number == 1 else 'es'}"

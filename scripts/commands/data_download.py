@@ -55,7 +55,7 @@ def command(output: Output, what: str, out: Path, url: str | None, overwrite: bo
             "pictures": got.num_pictures,
             "files": files,
         },
-        f"{got.num_pictures} pictures in {len(got.classes)} classes are in {one_line(str(got.path))}.",
+        f"{got.num_pictures} pictures in {len(got.classes)} classes are in {one_line(got.path)}.",
         *(f"  {file.path.name}: SHA-256 {file.sha256}, {file.size} bytes" for file in got.files),
     )
     output.next(shell_words("slimtune", "data", "build", out, "shards"))

@@ -113,7 +113,7 @@ def command(
         overwrite=overwrite,
     )
     lines = [
-        f"{result.num_pictures} pictures of {len(result.classes)} classes -> {one_line(str(result.path))}"
+        f"{result.num_pictures} pictures of {len(result.classes)} classes -> {one_line(result.path)}"
     ]
     if result.left_out:
         lines.append(f"{result.left_out} more classes are not on the sheet.")

@@ -38,11 +38,12 @@ def command(output: Output, name: str, to: Path | None, url: str | None, overwri
 
     got = download(name, to=to, url=url, overwrite=overwrite, progress=output)
     record = get_checkpoint(name)
+    place = one_line(got.path)
     where = {
-        "downloaded": f"{name}: downloaded to {one_line(str(got.path))}",
-        "unpacked": f"{name}: unpacked to {one_line(str(got.path))}",
-        "present": f"{name}: already at {one_line(str(got.path))}",
-        "bundled": f"{name}: ships with slimtune, at {one_line(str(got.path))}",
+        "downloaded": f"{name}: downloaded to {place}",
+        "unpacked": f"{name}: unpacked to {place}",
+        "present": f"{name}: already at {place}",
+        "bundled": f"{name}: ships with slimtune, at {place}",
     }[got.status]
     facts = (
         f"  for net {record.net}, {record.classes} classes (label offset {record.label_offset}), "

@@ -43,7 +43,7 @@ def command(output: Output, model: str, data: str, out: str, **options: Any) -> 
     written = features(model, data, out, progress=output, **options)
     output.result(
         written.as_json(),
-        f"{one_line(str(written.path))}: {written.channels} features of each of {written.count} pictures, the "
+        f"{one_line(written.path)}: {written.channels} features of each of {written.count} pictures, the "
         f"values of {written.tensor}.",
     )
     output.next(shell_words("slimtune", "inspect", Path(written.path)))

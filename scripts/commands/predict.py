@@ -85,7 +85,7 @@ def command(
         output.say(f"Wrote {one_line(csv_file)}.")
     lines = []
     for prediction in predictions:
-        lines.append(f"{one_line(str(prediction.path))}: {_answers(prediction)}")
+        lines.append(f"{one_line(prediction.path)}: {_answers(prediction)}")
     skipped = [{"path": e.name, "kind": e.kind, "detail": e.detail} for e in broken]
     output.result(
         {"model": model, "predictions": [p.as_json() for p in predictions], "skipped": skipped},

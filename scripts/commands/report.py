@@ -38,13 +38,13 @@ def command(output: Output, run: str, model: str | None, trust: bool) -> None:
     path = write_report(run, model_verification=found, progress=output)
     value = {"run": run, "report": str(path), "bytes": path.stat().st_size}
     if found is None:
-        output.result(value, one_line(str(path)))
+        output.result(value, one_line(path))
         return
     output.result(
         {**value, "verification": found},
-        f"{one_line(str(model))}: {found['top1_agreement']:.1%} of {found['pictures']} first answers as the run's, "
+        f"{one_line(model)}: {found['top1_agreement']:.1%} of {found['pictures']} first answers as the run's, "
         f"probabilities at most {found['max_abs']:.2g} apart.",
-        one_line(str(path)),
+        one_line(path),
     )
     if not found["passed"]:
         raise click.exceptions.Exit(1)

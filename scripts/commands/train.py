@@ -61,7 +61,7 @@ def command(output: Output, recipe: str | None, **options: Any) -> None:
     from finetune.training.training import train
 
     result = train(TrainConfig(**given_options(recipe, options)), progress=output)
-    lines = [f"{one_line(str(result.run))}: step {result.step}."]
+    lines = [f"{one_line(result.run)}: step {result.step}."]
     if result.accuracy is not None:
         lines.append(f"Validation accuracy {result.accuracy:.1%}.")
     if result.pictures_per_second:
@@ -69,9 +69,7 @@ def command(output: Output, recipe: str | None, **options: Any) -> None:
     if result.is_follower:
         output.result(result.as_json(), " ".join(lines))
         return
-    output.result(
-        result.as_json(), " ".join(lines), f"Report: {one_line(str(result.run))}/report.html"
-    )
+    output.result(result.as_json(), " ".join(lines), f"Report: {one_line(result.run)}/report.html")
     output.next(
         shell_words("slimtune", "evaluate", Path(result.run), Path(options["data"])),
         shell_words("slimtune", "convert", Path(result.run), "model.pb"),

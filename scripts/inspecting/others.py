@@ -28,7 +28,7 @@ def hub_module(path: Path) -> tuple[dict[str, Any], str]:
         "received": "a TensorFlow 1 Hub module",
     }
     next_step = "Load it with tensorflow_hub, and export what it builds as a SavedModel."
-    return result, f"{one_line(str(path))}: a TensorFlow 1 Hub module\nNext: {next_step}"
+    return result, f"{one_line(path)}: a TensorFlow 1 Hub module\nNext: {next_step}"
 
 
 def other_file(path: Path) -> tuple[dict[str, Any], str]:
@@ -45,7 +45,7 @@ def other_file(path: Path) -> tuple[dict[str, Any], str]:
     if container.name == _ARRAY:
         return _array(path, result)
     next_step = "" if container.next_step is None else f"\nNext: {container.next_step}"
-    return result, f"{one_line(str(path))}: {container.name}{next_step}"
+    return result, f"{one_line(path)}: {container.name}{next_step}"
 
 
 def _model(path: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -60,12 +60,10 @@ def _model(path: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str]:
     try:
         contents = read(path)
     except GraphError as error:
-        return result | {"notes": [str(error)]}, f"{one_line(str(path))}: {title}\n{error}"
+        return result | {"notes": [str(error)]}, f"{one_line(path)}: {title}\n{error}"
     result |= contents.as_json()
     nodes = sum(result["ops"].values())
-    lines = [
-        f"{one_line(str(path))}: {title}, {nodes:,} nodes, {result['parameters']:,} parameters"
-    ]
+    lines = [f"{one_line(path)}: {title}, {nodes:,} nodes, {result['parameters']:,} parameters"]
     lines += [*endpoint_lines(result), ops_line(result)]
     versions = [text for text in (contents.written_for, contents.written_by) if text is not None]
     lines.append(f"Version     {', '.join(versions)}")
@@ -104,7 +102,7 @@ def dataset(path: Path) -> tuple[dict[str, Any], str]:
         "splits": splits,
         "hash": found.content_hash or None,
     }
-    lines = [f"{one_line(str(found.path))}: dataset {found.name}, {len(found.classes):,} classes"]
+    lines = [f"{one_line(found.path)}: dataset {found.name}, {len(found.classes):,} classes"]
     for name, split in splits.items():
         lines.append(f"{name:<6} {split['count']:,} pictures in {len(split['shards'])} shards")
     if found.label_offset:
@@ -190,7 +188,7 @@ def _records(path: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str]:
         result["notes"] = [error.message]
     result["features"] = features
     count = "" if "records" not in result else f", {result['records']:,} records"
-    lines = [f"{one_line(str(path))}: TFRecord file{count}", *result.get("notes", [])]
+    lines = [f"{one_line(path)}: TFRecord file{count}", *result.get("notes", [])]
     lines += [f"{key}  {kind}" for key, kind in features.items()]
     return result, "\n".join(lines)
 
@@ -200,16 +198,13 @@ def _array(path: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str]:
     from checkpoints.errors import BrokenFileError
     from checkpoints.npy_header import HEAD_BYTES, read_npy_header
 
+    shown = one_line(path)
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     try:
         _, dtype, _, shape = read_npy_header(head)
     except BrokenFileError as error:
-        return result | {
-            "notes": [error.message]
-        }, f"{one_line(str(path))}: numpy array; {error.message}"
+        return result | {"notes": [error.message]}, f"{shown}: numpy array; {error.message}"
     entry = {"name": path.stem, "dtype": dtype.name, "shape": list(shape), "role": "other"}
     sizes = " x ".join(map(str, shape)) or "scalar"
-    return result | {
-        "variables": [entry]
-    }, f"{one_line(str(path))}: numpy array, {dtype.name}, {sizes}"
+    return result | {"variables": [entry]}, f"{shown}: numpy array, {dtype.name}, {sizes}"
